@@ -1,0 +1,22 @@
+# One static library per folder of src/, from all sources found in it (main.cc and per-ISA kernels aside).
+
+add_library(quire_options INTERFACE)
+target_compile_options(quire_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
+if(QUIRE_SANITIZE)
+  target_compile_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE})
+endif()
+
+function(quire_folder name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$|/kernels/")
+  if(NOT sources)
+    file(WRITE ${CMAKE_BINARY_DIR}/empty/${name}.cc "")
+    set(sources ${CMAKE_BINARY_DIR}/empty/${name}.cc)
+  endif()
+  add_library(quire_${name} STATIC ${sources})
+  target_include_directories(quire_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  list(TRANSFORM ARG_DEPENDS PREPEND quire_)
+  target_link_libraries(quire_${name} PUBLIC quire_options ${ARG_DEPENDS} ${ARG_LIBRARIES})
+endfunction()

@@ -1,0 +1,36 @@
+// Every engine setting, named as vLLM's flags are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "tensor/dtype.h"
+
+namespace quire {
+
+enum class SchedulingPolicy : uint8_t { kFcfs, kPriority };
+
+struct EngineConfig {
+  std::string model;                                  ///< a Hugging Face folder or a .gguf file
+  std::optional<DType> dtype;                         ///< --dtype; none is auto
+  std::optional<DType> kv_cache_dtype;                ///< --kv-cache-dtype; none is auto: float32 for float32 weights, else bfloat16
+  std::optional<int64_t> max_model_len;               ///< --max-model-len; none: from the config, -1: what the cache holds
+  int64_t block_size = 16;                            ///< --block-size, a multiple of 16
+  std::optional<int64_t> kv_cache_memory_bytes;       ///< --kv-cache-memory-bytes
+  std::optional<int64_t> num_kv_blocks_override;      ///< --num-gpu-blocks-override: blocks of each group, for tests
+  bool enable_prefix_caching = true;
+  bool enable_chunked_prefill = true;
+  std::optional<int64_t> max_num_batched_tokens;      ///< none: 2048 for the server, 4096 offline
+  std::optional<int64_t> max_num_seqs;                ///< none: 128 for the server, 256 offline
+  int64_t long_prefill_token_threshold = 0;
+  SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
+  int64_t max_logprobs = 20;
+  int64_t seed = 0;
+  int threads = 0;                                    ///< --threads; 0: from affinity and quota
+  bool offline = false;                               ///< picks the offline defaults
+  bool check_integrity_every_step = false;            ///< in tests
+};
+
+}  // namespace quire

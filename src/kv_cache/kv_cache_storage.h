@@ -1,0 +1,32 @@
+// The memory behind the paged cache: reserved at start, touched only as blocks are used.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kv_cache/kv_cache_spec.h"
+#include "ops/attention.h"
+#include "tensor/tensor.h"
+
+namespace quire {
+
+/// Owns the storage of every group and gives each attention layer its view.
+class KvCacheStorage {
+ public:
+  /// Reserves (does not touch) `blocks_per_group[g]` blocks for each group. Throws StartupError when the address space cannot be had.
+  KvCacheStorage(const std::vector<KvCacheGroup>& groups, const std::vector<int64_t>& blocks_per_group, int64_t block_size, DType dtype,
+                 Device device = {});
+
+  /// The view of attention layer `layer` (index among attention layers).
+  const ops::PagedKvLayer& layer(int layer) const { return layers_[layer]; }
+  /// Which group's block table that layer reads.
+  int group_of(int layer) const { return group_of_[layer]; }
+  int group_count() const { return group_count_; }
+
+ private:
+  std::vector<ops::PagedKvLayer> layers_;
+  std::vector<int> group_of_;
+  int group_count_ = 0;
+};
+
+}  // namespace quire

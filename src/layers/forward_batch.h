@@ -1,0 +1,39 @@
+// One step's tokens as the model sees them: flat rows of many sequences.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kv_cache/kv_cache_storage.h"
+#include "ops/attention.h"
+#include "tensor/op_context.h"
+#include "tensor/tensor.h"
+
+namespace quire {
+
+/// One KV group's tables for this step.
+struct KvGroupBatch {
+  Tensor slots;                                   ///< [1, tokens] int64: where each row's key and value go
+  std::vector<ops::AttentionSequence> sequences;  ///< with this group's block tables
+};
+
+/// Rows of one adapter, side by side. Rows before the first segment and outside all of them are the base model's.
+struct AdapterSegment {
+  int64_t row_begin = 0;
+  int64_t row_count = 0;
+  uint64_t adapter_id = 0;
+};
+
+struct ForwardBatch {
+  OpContext* context = nullptr;
+  Tensor token_ids;                   ///< [1, tokens] int32
+  Tensor positions;                   ///< [1, tokens] int32
+  std::vector<KvGroupBatch> groups;   ///< one per KV group
+  const KvCacheStorage* kv_cache = nullptr;
+  std::vector<AdapterSegment> adapters;
+
+  int64_t tokens() const { return token_ids.cols(); }
+};
+
+}  // namespace quire

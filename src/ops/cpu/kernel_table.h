@@ -1,0 +1,30 @@
+// The kernels of the instruction set that this process uses, resolved once.
+//
+// Each kernel file (kernels/x.cc) fills one struct of function pointers per ISA; this table holds the chosen ones. Inputs are raw pointers:
+// shapes and types were checked by the op that calls.
+#pragma once
+
+namespace quire::ops::cpu {
+
+struct LinearKernels;     // kernels/linear.h
+struct AttentionKernels;  // kernels/attention.h
+struct RowKernels;        // kernels/rows.h: norms, activations, rotary, logits
+
+enum class Isa { kGeneric, kAvx2, kAvx512 };
+
+struct KernelTable {
+  Isa isa;
+  const char* name;  ///< printed at start; part of what "the same build" means for equal results
+  const LinearKernels* linear;
+  const AttentionKernels* attention;
+  const RowKernels* rows;
+};
+
+/// The table in use: the best that cpuid offers, or what QUIRE_CPU_ISA (generic, avx2, avx512) names. Throws StartupError when that name is unknown or
+/// the CPU lacks it.
+const KernelTable& kernels();
+
+/// The table of one ISA, or nullptr when this CPU cannot run it; for tests.
+const KernelTable* kernels_for(Isa isa);
+
+}  // namespace quire::ops::cpu

@@ -1,0 +1,191 @@
+// One vector of float32 lanes in each ISA's widest form, so that a kernel is written once and compiled per ISA.
+//
+// Kernels are compiled several times with different instruction sets. What they include must therefore not define inline functions
+// with external linkage (the linker would keep one copy, perhaps with instructions that the CPU lacks): only C headers, intrinsics and files of
+// this folder, whose code lies in a namespace named after the ISA.
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(QUIRE_ISA_avx512) || defined(QUIRE_ISA_avx2)
+#include <immintrin.h>
+#endif
+
+#define QUIRE_INLINE static inline __attribute__((always_inline))
+
+namespace quire::ops::cpu::QUIRE_ISA {
+
+#if defined(QUIRE_ISA_avx512)
+
+using Vec = __m512;
+constexpr int kLanes = 16;
+
+QUIRE_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
+QUIRE_INLINE void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+QUIRE_INLINE Vec set1(float x) { return _mm512_set1_ps(x); }
+QUIRE_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+QUIRE_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+QUIRE_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+QUIRE_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+QUIRE_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+QUIRE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+QUIRE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+QUIRE_INLINE Vec round_nearest(Vec v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+QUIRE_INLINE Vec pow2(Vec n) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+}
+/// a < b ? x : y in each lane.
+QUIRE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
+QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+}
+QUIRE_INLINE Vec load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+#elif defined(QUIRE_ISA_avx2)
+
+using Vec = __m256;
+constexpr int kLanes = 8;
+
+QUIRE_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
+QUIRE_INLINE void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+QUIRE_INLINE Vec set1(float x) { return _mm256_set1_ps(x); }
+QUIRE_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+QUIRE_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
+QUIRE_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+QUIRE_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
+QUIRE_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+QUIRE_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
+QUIRE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+QUIRE_INLINE Vec round_nearest(Vec v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+QUIRE_INLINE Vec pow2(Vec n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+QUIRE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+}
+QUIRE_INLINE Vec load_f16(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+#else  // generic: the compiler's own vectors, four lanes, no fused multiply-add
+
+typedef float Vec __attribute__((vector_size(16)));
+typedef int32_t VecInt __attribute__((vector_size(16)));
+constexpr int kLanes = 4;
+
+QUIRE_INLINE Vec load(const float* p) {
+  Vec v;
+  memcpy(&v, p, sizeof(v));
+  return v;
+}
+QUIRE_INLINE void store(float* p, Vec v) { memcpy(p, &v, sizeof(v)); }
+QUIRE_INLINE Vec set1(float x) { return Vec{x, x, x, x}; }
+QUIRE_INLINE Vec add(Vec a, Vec b) { return a + b; }
+QUIRE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
+QUIRE_INLINE Vec mul(Vec a, Vec b) { return a * b; }
+QUIRE_INLINE Vec div(Vec a, Vec b) { return a / b; }
+QUIRE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+QUIRE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
+QUIRE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
+QUIRE_INLINE Vec round_nearest(Vec v) {
+  const Vec magic = set1(12582912.0f);  // 1.5 * 2^23: adding it leaves no bits for a fraction; right for |v| < 2^22
+  return (v + magic) - magic;
+}
+QUIRE_INLINE Vec pow2(Vec n) {
+  VecInt bits = (__builtin_convertvector(n, VecInt) + 127) << 23;
+  Vec v;
+  memcpy(&v, &bits, sizeof(v));
+  return v;
+}
+QUIRE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return a < b ? x : y; }
+QUIRE_INLINE float bf16_to_float(uint16_t h) {
+  uint32_t bits = static_cast<uint32_t>(h) << 16;
+  float f;
+  memcpy(&f, &bits, sizeof(f));
+  return f;
+}
+QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
+  return Vec{bf16_to_float(p[0]), bf16_to_float(p[1]), bf16_to_float(p[2]), bf16_to_float(p[3])};
+}
+QUIRE_INLINE float f16_to_float(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
+  const uint32_t magnitude = h & 0x7fffu;
+  uint32_t bits;
+  if (magnitude >= 0x7c00u) {  // infinity, NaN
+    bits = sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13);
+  } else if (magnitude >= 0x400u) {
+    bits = sign | ((magnitude + 0x1c000u) << 13);
+  } else {  // zero, subnormal: exact in float32
+    float f = static_cast<float>(magnitude) * 5.9604644775390625e-8f;
+    memcpy(&bits, &f, sizeof(bits));
+    bits |= sign;
+  }
+  float f;
+  memcpy(&f, &bits, sizeof(f));
+  return f;
+}
+QUIRE_INLINE Vec load_f16(const uint16_t* p) {
+  return Vec{f16_to_float(p[0]), f16_to_float(p[1]), f16_to_float(p[2]), f16_to_float(p[3])};
+}
+
+#endif
+
+QUIRE_INLINE Vec zero() { return set1(0.0f); }
+
+/// Loads kLanes values stored as float32 (T = float), or as bfloat16 / float16 by the tags below.
+struct BFloat16 {
+  uint16_t bits;
+};
+struct Float16 {
+  uint16_t bits;
+};
+QUIRE_INLINE Vec load_as_float(const float* p) { return load(p); }
+QUIRE_INLINE Vec load_as_float(const BFloat16* p) { return load_bf16(&p->bits); }
+QUIRE_INLINE Vec load_as_float(const Float16* p) { return load_f16(&p->bits); }
+
+/// Sum of the lanes in a fixed order: halves are added until one is left.
+QUIRE_INLINE float reduce_add(Vec v) {
+  float lanes[kLanes];
+  store(lanes, v);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+QUIRE_INLINE float reduce_max(Vec v) {
+  float lanes[kLanes];
+  store(lanes, v);
+  float best = lanes[0];
+  for (int i = 1; i < kLanes; ++i) best = lanes[i] > best ? lanes[i] : best;
+  return best;
+}
+
+/// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it. Range reduction by multiples of ln 2 in two
+/// parts, then the minimax polynomial of Cephes' expf (Moshier).
+QUIRE_INLINE Vec exp(Vec x) {
+  const Vec lowest = set1(-87.33654f);
+  const Vec clamped = min(max(x, lowest), set1(88.37626f));
+  const Vec n = round_nearest(mul(clamped, set1(1.44269504088896341f)));
+  Vec r = fma(n, set1(-0.693359375f), clamped);
+  r = fma(n, set1(2.12194440e-4f), r);
+  Vec p = set1(1.9875691500e-4f);
+  p = fma(p, r, set1(1.3981999507e-3f));
+  p = fma(p, r, set1(8.3334519073e-3f));
+  p = fma(p, r, set1(4.1665795894e-2f));
+  p = fma(p, r, set1(1.6666665459e-1f));
+  p = fma(p, r, set1(5.0000001201e-1f));
+  p = fma(p, mul(r, r), add(r, set1(1.0f)));
+  return select_less(x, lowest, zero(), mul(p, pow2(n)));
+}
+
+}  // namespace quire::ops::cpu::QUIRE_ISA

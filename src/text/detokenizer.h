@@ -1,0 +1,34 @@
+// Token ids to text as they arrive, never half a character.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace quire {
+
+/// Turns one sequence's output tokens into text deltas. All deltas joined, finish() included, equal decode() of all ids in the context
+/// of the prompt. Not thread-safe; cheap per token (it decodes a short window, not the whole output).
+class Detokenizer {
+ public:
+  /// The tokenizer must outlive it. The prompt's last tokens give the context in which the first output token is decoded.
+  Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens);
+
+  /// The text that `id` completes: empty while a character is incomplete.
+  std::string push(int32_t id);
+  /// What is held back at the end of generation (an incomplete character as U+FFFD).
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool skip_special_tokens_;
+  std::vector<int32_t> ids_;
+  size_t prefix_begin_ = 0;  ///< first id of the window that gives context
+  size_t read_end_ = 0;      ///< ids before it are already in the text given out
+};
+
+}  // namespace quire
