@@ -1,7 +1,7 @@
 // The kernels of the instruction set that this process uses, resolved once.
 //
-// Each kernel file (kernels/x.cc) fills one struct of function pointers per ISA; this table holds the chosen ones. Inputs are raw pointers:
-// shapes and types were checked by the op that calls.
+// Each kernel file (kernels/x.cc) fills one struct of function pointers per ISA; this table holds the chosen ones.
+// Inputs are raw pointers: shapes and types were checked by the op that calls.
 #pragma once
 
 namespace quire::ops::cpu {
@@ -20,8 +20,8 @@ struct KernelTable {
   const RowKernels* rows;
 };
 
-/// The table in use: the best that cpuid offers, or what QUIRE_CPU_ISA (generic, avx2, avx512) names. Throws StartupError when that name is unknown or
-/// the CPU lacks it.
+/// The table in use: the best that cpuid offers, or what QUIRE_CPU_ISA (generic, avx2, avx512) names. Throws
+/// StartupError when that name is unknown or the CPU lacks it.
 const KernelTable& kernels();
 
 /// The table of one ISA, or nullptr when this CPU cannot run it; for tests.

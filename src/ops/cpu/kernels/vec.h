@@ -48,6 +48,17 @@ QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
 QUIRE_INLINE Vec load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+QUIRE_INLINE void store_bf16(uint16_t* p, Vec v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+QUIRE_INLINE void store_f16(uint16_t* p, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 
 #elif defined(QUIRE_ISA_avx2)
 
@@ -75,6 +86,20 @@ QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
 }
 QUIRE_INLINE Vec load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+QUIRE_INLINE void store_bf16(uint16_t* p, Vec v) {
+  const __m256i bits = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000)), nan);
+  rounded = _mm256_srli_epi32(rounded, 16);
+  const __m128i low = _mm256_castsi256_si128(rounded);
+  const __m128i high = _mm256_extracti128_si256(rounded, 1);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi32(low, high));
+}
+QUIRE_INLINE void store_f16(uint16_t* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 #else  // generic: the compiler's own vectors, four lanes, no fused multiply-add
@@ -137,6 +162,39 @@ QUIRE_INLINE float f16_to_float(uint16_t h) {
 QUIRE_INLINE Vec load_f16(const uint16_t* p) {
   return Vec{f16_to_float(p[0]), f16_to_float(p[1]), f16_to_float(p[2]), f16_to_float(p[3])};
 }
+QUIRE_INLINE uint16_t float_to_bf16(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof(bits));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays one, quiet
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+QUIRE_INLINE void store_bf16(uint16_t* p, Vec v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = float_to_bf16(v[i]);
+}
+QUIRE_INLINE uint16_t float_to_f16(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof(bits));
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t result;
+  if (magnitude > 0x7f800000u) {  // NaN: quiet, the payload's upper bits kept
+    result = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  } else if (magnitude >= 0x477ff000u) {  // 65520 and above round to infinity
+    result = 0x7c00u;
+  } else if (magnitude >= 0x38800000u) {  // normal
+    result = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  } else {  // subnormal, zero: the sum's last place is 2^-24, float16's smallest step, so the addition rounds as needed
+    float shifted;
+    memcpy(&shifted, &magnitude, sizeof(shifted));
+    shifted += 0.5f;
+    memcpy(&result, &shifted, sizeof(result));
+    result -= 0x3f000000u;
+  }
+  return static_cast<uint16_t>(sign | result);
+}
+QUIRE_INLINE void store_f16(uint16_t* p, Vec v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = float_to_f16(v[i]);
+}
 
 #endif
 
@@ -152,6 +210,10 @@ struct Float16 {
 QUIRE_INLINE Vec load_as_float(const float* p) { return load(p); }
 QUIRE_INLINE Vec load_as_float(const BFloat16* p) { return load_bf16(&p->bits); }
 QUIRE_INLINE Vec load_as_float(const Float16* p) { return load_f16(&p->bits); }
+/// Stores kLanes values rounded to nearest even; a NaN becomes a quiet NaN.
+QUIRE_INLINE void store_from_float(float* p, Vec v) { store(p, v); }
+QUIRE_INLINE void store_from_float(BFloat16* p, Vec v) { store_bf16(&p->bits, v); }
+QUIRE_INLINE void store_from_float(Float16* p, Vec v) { store_f16(&p->bits, v); }
 
 /// Sum of the lanes in a fixed order: halves are added until one is left.
 QUIRE_INLINE float reduce_add(Vec v) {

@@ -1,0 +1,82 @@
+#include "ops/cpu/kernel_table.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+#include "ops/cpu/cpu_isa.h"
+
+// Defined by each kernel file in the namespace of the ISA that it is compiled for.
+#define QUIRE_DECLARE_KERNELS(isa)                 \
+  namespace isa {                                  \
+  extern const LinearKernels linear_kernels;       \
+  extern const AttentionKernels attention_kernels; \
+  extern const RowKernels row_kernels;             \
+  }
+
+namespace quire::ops::cpu {
+
+QUIRE_DECLARE_KERNELS(generic)
+#if defined(__x86_64__)
+QUIRE_DECLARE_KERNELS(avx2)
+QUIRE_DECLARE_KERNELS(avx512)
+#endif
+
+namespace {
+
+// The names state the arithmetic, since equal results are promised per name: a variant that computes otherwise (another
+// dot product, another order) needs a table and a name of its own, chosen by CPU model and never by a measurement.
+constexpr KernelTable kTables[] = {
+    {Isa::kGeneric, "generic (x86-64, no fma)", &generic::linear_kernels, &generic::attention_kernels,
+     &generic::row_kernels},
+#if defined(__x86_64__)
+    {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels},
+    {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels},
+#endif
+};
+
+struct IsaName {
+  std::string_view name;
+  Isa isa;
+};
+constexpr IsaName kIsaNames[] = {{"generic", Isa::kGeneric}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}};
+
+const KernelTable& best_table() {
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
+    if (const KernelTable* const table = kernels_for(isa)) return *table;
+  }
+  return kTables[0];
+}
+
+const KernelTable& choose_table() {
+  const char* const wanted = std::getenv("QUIRE_CPU_ISA");
+  if (wanted == nullptr || *wanted == '\0') return best_table();
+  for (const IsaName& entry : kIsaNames) {
+    if (entry.name != wanted) continue;
+    if (const KernelTable* const table = kernels_for(entry.isa)) return *table;
+    throw StartupError(
+        fmt::format("QUIRE_CPU_ISA={}: this CPU does not offer {} instructions; the best it can run is {}", wanted,
+                    wanted, best_table().name));
+  }
+  throw StartupError(
+      fmt::format("QUIRE_CPU_ISA={} is unknown; use generic, avx2 or avx512, or leave it unset", wanted));
+}
+
+}  // namespace
+
+const KernelTable* kernels_for(Isa isa) {
+  if (!cpu_offers(isa)) return nullptr;
+  for (const KernelTable& table : kTables) {
+    if (table.isa == isa) return &table;
+  }
+  return nullptr;
+}
+
+const KernelTable& kernels() {
+  static const KernelTable& table = choose_table();
+  return table;
+}
+
+}  // namespace quire::ops::cpu
