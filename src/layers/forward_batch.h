@@ -27,9 +27,9 @@ struct AdapterSegment {
 
 struct ForwardBatch {
   OpContext* context = nullptr;
-  Tensor token_ids;                   ///< [1, tokens] int32
-  Tensor positions;                   ///< [1, tokens] int32
-  std::vector<KvGroupBatch> groups;   ///< one per KV group
+  Tensor token_ids;                  ///< [1, tokens] int32
+  Tensor positions;                  ///< [1, tokens] int32
+  std::vector<KvGroupBatch> groups;  ///< one per KV group
   const KvCacheStorage* kv_cache = nullptr;
   std::vector<AdapterSegment> adapters;
 

@@ -1,4 +1,5 @@
-// A typed, shaped view of device memory, owning it or not. Rows are contiguous; the row stride may be larger than a row.
+// A typed, shaped view of device memory, owning it or not. Rows are contiguous; the row stride may be larger than a
+// row.
 #pragma once
 
 #include <array>
@@ -44,7 +45,8 @@ class Tensor {
   Device device() const { return device_; }
   bool defined() const { return data_ != nullptr; }
 
-  /// The first element; T must match the dtype (uint16_t holds bfloat16 and float16). Dereferenced only in ops/<device>.
+  /// The first element; T must match the dtype (uint16_t holds bfloat16 and float16). Dereferenced only in
+  /// ops/<device>.
   template <typename T>
   T* data() const {
     QUIRE_CHECK(dtype_holds<T>(dtype_));

@@ -1,4 +1,5 @@
-// A bump arena for the tensors of one step: after the first steps have shown how much is needed, a step allocates nothing.
+// A bump arena for the tensors of one step: after the first steps have shown how much is needed, a step allocates
+// nothing.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,120 @@
+#include "engine/model_runner.h"
+
+#include <algorithm>
+
+#include "ops/copy.h"
+
+namespace quire {
+
+namespace {
+/// Rows of logits held at a time while prompt tokens are scored: never a tokens x vocabulary buffer.
+constexpr size_t kScoreRows = 32;
+}  // namespace
+
+ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, int64_t block_size)
+    : context_(context), model_(model), kv_cache_(kv_cache), block_size_(block_size) {
+  batch_.context = &context_;
+  batch_.kv_cache = &kv_cache_;
+  batch_.groups.resize(static_cast<size_t>(kv_cache_.group_count()));
+}
+
+void ModelRunner::run(const StepPlan& plan, StepResult& result) {
+  const Workspace::Scope scope(*context_.workspace);
+  result.sequences.assign(plan.sequences.size(), {});
+  collect_rows(plan);
+  build_batch(plan);
+  const Tensor hidden = model_.forward(batch_);
+  sample_rows(plan, hidden, result);
+  score_rows(hidden, result);
+}
+
+void ModelRunner::collect_rows(const StepPlan& plan) {
+  token_ids_.clear();
+  positions_.clear();
+  sampled_rows_.clear();
+  sampling_.clear();
+  sampled_sequences_.clear();
+  scored_.clear();
+  for (size_t index = 0; index < plan.sequences.size(); ++index) {
+    const ScheduledSequence& sequence = plan.sequences[index];
+    const auto first_row = static_cast<int32_t>(token_ids_.size());
+    token_ids_.insert(token_ids_.end(), sequence.tokens.begin(), sequence.tokens.end());
+    for (size_t i = 0; i < sequence.tokens.size(); ++i) {
+      positions_.push_back(static_cast<int32_t>(sequence.start + static_cast<int64_t>(i)));
+    }
+    for (size_t i = 0; i < sequence.next_prompt_tokens.size(); ++i) {
+      scored_.push_back(
+          {first_row + static_cast<int32_t>(i), sequence.next_prompt_tokens[i], sequence.prompt_logprob_count, index});
+    }
+    if (!sequence.sample) continue;
+    sampled_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+    sampling_.push_back(sequence.sampling);
+    sampled_sequences_.push_back(index);
+  }
+}
+
+void ModelRunner::build_batch(const StepPlan& plan) {
+  Workspace& workspace = *context_.workspace;
+  const auto tokens = static_cast<int64_t>(token_ids_.size());
+  batch_.token_ids = workspace.tensor(1, tokens, DType::kInt32);
+  batch_.positions = workspace.tensor(1, tokens, DType::kInt32);
+  ops::copy_from_host(context_, std::span<const int32_t>(token_ids_), batch_.token_ids);
+  ops::copy_from_host(context_, std::span<const int32_t>(positions_), batch_.positions);
+  for (size_t group = 0; group < batch_.groups.size(); ++group) {
+    KvGroupBatch& tables = batch_.groups[group];
+    tables.sequences.clear();
+    slots_.clear();
+    int64_t row = 0;
+    for (const ScheduledSequence& sequence : plan.sequences) {
+      const std::span<const int32_t> blocks = sequence.block_tables[group];
+      const auto count = static_cast<int64_t>(sequence.tokens.size());
+      for (int64_t position = sequence.start; position < sequence.start + count; ++position) {
+        const int64_t block = blocks[static_cast<size_t>(position / block_size_)];
+        slots_.push_back(block < 0 ? -1 : block * block_size_ + position % block_size_);
+      }
+      tables.sequences.push_back({row, count, sequence.start + count, blocks});
+      row += count;
+    }
+    tables.slots = workspace.tensor(1, tokens, DType::kInt64);
+    ops::copy_from_host(context_, std::span<const int64_t>(slots_), tables.slots);
+  }
+}
+
+void ModelRunner::sample_rows(const StepPlan& plan, const Tensor& hidden, StepResult& result) {
+  if (sampled_rows_.empty()) return;
+  QUIRE_CHECK(plan.sequences.size() == result.sequences.size());
+  const Workspace::Scope scope(*context_.workspace);
+  Tensor rows = context_.workspace->tensor(static_cast<int64_t>(sampled_rows_.size()), hidden.cols());
+  ops::select_rows(context_, hidden, sampled_rows_, rows);
+  const Tensor logits = model_.compute_logits(context_, rows);
+  sampled_.assign(sampled_rows_.size(), {});
+  sample(context_, logits, sampling_, sampled_);
+  for (size_t i = 0; i < sampled_.size(); ++i) {
+    result.sequences[sampled_sequences_[i]].token = std::move(sampled_[i]);
+  }
+}
+
+void ModelRunner::score_rows(const Tensor& hidden, StepResult& result) {
+  for (size_t begin = 0; begin < scored_.size(); begin += kScoreRows) {
+    const Workspace::Scope scope(*context_.workspace);
+    const size_t count = std::min(kScoreRows, scored_.size() - begin);
+    std::vector<int32_t> row_indices(count);
+    std::vector<int32_t> next_tokens(count);
+    std::vector<int64_t> counts(count);
+    for (size_t i = 0; i < count; ++i) {
+      row_indices[i] = scored_[begin + i].row;
+      next_tokens[i] = scored_[begin + i].next_token;
+      counts[i] = scored_[begin + i].count;
+    }
+    Tensor rows = context_.workspace->tensor(static_cast<int64_t>(count), hidden.cols());
+    ops::select_rows(context_, hidden, row_indices, rows);
+    const Tensor logits = model_.compute_logits(context_, rows);
+    std::vector<SampledToken> scores(count);
+    score(context_, logits, next_tokens, counts, scores);
+    for (size_t i = 0; i < count; ++i) {
+      result.sequences[scored_[begin + i].sequence].prompt_logprobs.push_back(std::move(scores[i]));
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// Turns a step's plan into one flat batch, runs the model over it, and samples the rows that need it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/step_plan.h"
+#include "kv_cache/kv_cache_storage.h"
+#include "layers/forward_batch.h"
+#include "models/model.h"
+#include "tensor/op_context.h"
+
+namespace quire {
+
+/// One rank's worker for steps. Keeps its buffers from step to step.
+class ModelRunner {
+ public:
+  /// All must outlive it.
+  ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, int64_t block_size);
+
+  /// Runs `plan` and fills `result` in its order.
+  void run(const StepPlan& plan, StepResult& result);
+
+ private:
+  /// A row of hidden states whose logits score the prompt token that follows it.
+  struct ScoredRow {
+    int32_t row;
+    int32_t next_token;
+    int64_t count;
+    size_t sequence;
+  };
+
+  void collect_rows(const StepPlan& plan);
+  void build_batch(const StepPlan& plan);
+  void sample_rows(const StepPlan& plan, const Tensor& hidden, StepResult& result);
+  void score_rows(const Tensor& hidden, StepResult& result);
+
+  OpContext& context_;
+  Model& model_;
+  const KvCacheStorage& kv_cache_;
+  int64_t block_size_;
+
+  ForwardBatch batch_;
+  std::vector<int32_t> token_ids_, positions_, sampled_rows_;
+  std::vector<int64_t> slots_;
+  std::vector<SamplingRow> sampling_;
+  std::vector<size_t> sampled_sequences_;
+  std::vector<SampledToken> sampled_;
+  std::vector<ScoredRow> scored_;
+};
+
+}  // namespace quire

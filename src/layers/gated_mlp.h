@@ -1,0 +1,26 @@
+// The gated feed-forward block: down(activation(gate(x)) * up(x)).
+#pragma once
+
+#include <string>
+
+#include "checkpoint/model_config.h"
+#include "layers/forward_batch.h"
+#include "layers/linear.h"
+
+namespace quire {
+
+class GatedMlp {
+ public:
+  GatedMlp(LayerContext& context, const std::string& prefix, int64_t hidden_size, int64_t intermediate_size, bool bias,
+           Activation activation);
+
+  /// x, out: [tokens, hidden].
+  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const;
+
+ private:
+  MergedColumnParallelLinear gate_up_proj_;
+  RowParallelLinear down_proj_;
+  Activation activation_;
+};
+
+}  // namespace quire

@@ -1,0 +1,26 @@
+// What layers are built with: where weights live, how they are stored, which rank this is.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/huge_page_arena.h"
+#include "distributed/partition.h"
+#include "layers/parameter_table.h"
+#include "quantization/linear_method.h"
+#include "tensor/op_context.h"
+
+namespace quire {
+
+/// Handed to every layer's constructor; outlives the model.
+struct LayerContext {
+  OpContext& op_context;
+  HugePageArena& arena;
+  ParameterTable& parameters;
+  /// Chooses the method of a linear by its prefix ("model.layers.0.self_attn.qkv_proj").
+  const LinearMethod& linear_method;
+  ParallelRank tensor_parallel;
+  int64_t max_positions = 0;  ///< positions that rotary tables must cover
+};
+
+}  // namespace quire

@@ -1,0 +1,149 @@
+#include "layers/linear.h"
+
+#include <span>
+
+#include "layers/weight_loading.h"
+#include "ops/copy.h"
+
+namespace quire {
+
+namespace {
+
+int64_t local_features(const std::vector<OutputPiece>& pieces) {
+  int64_t total = 0;
+  for (const OutputPiece& piece : pieces) total += piece.local.size();
+  return total;
+}
+
+int64_t total_features(const std::vector<OutputPiece>& pieces) {
+  int64_t total = 0;
+  for (const OutputPiece& piece : pieces) total += piece.size;
+  return total;
+}
+
+/// The runs that a tensor holding `piece` (all pieces, one after the other, when empty) gives to this rank.
+std::vector<RowRun> runs_of(const std::vector<OutputPiece>& pieces, std::string_view piece) {
+  std::vector<RowRun> runs;
+  int64_t source = 0;
+  int64_t local = 0;
+  for (const OutputPiece& part : pieces) {
+    if (piece.empty() || piece == part.id) {
+      if (part.local.size() > 0) runs.push_back({source + part.local.begin, local, part.local.size()});
+      source += part.size;
+    }
+    local += part.local.size();
+  }
+  return runs;
+}
+
+}  // namespace
+
+LinearBase::LinearBase(LayerContext& context, std::string prefix, Shape shape)
+    : prefix_(std::move(prefix)), pieces_(std::move(shape.pieces)), input_(shape.input) {
+  const int64_t local = local_features(pieces_);
+  const int64_t total = total_features(pieces_);
+  OpContext& op_context = context.op_context;
+  weight_ = context.linear_method.create_weight(op_context, context.arena, local, input_.size());
+
+  std::vector<ParameterPiece> weight_pieces;
+  std::vector<ParameterPiece> bias_pieces;
+  if (pieces_.size() > 1) {
+    for (const OutputPiece& piece : pieces_) {
+      weight_pieces.push_back({piece.id, {piece.size, shape.in_features}});
+      bias_pieces.push_back({piece.id, {piece.size}});
+    }
+  }
+  context.parameters.add(
+      prefix_ + ".weight", {total, shape.in_features}, std::move(weight_pieces),
+      [this, &op_context](const WeightSource& source, const WeightInfo& weight, std::string_view piece) {
+        return load_weight(op_context, source, weight, piece);
+      });
+  if (!shape.bias) return;
+  if (shape.add_bias_here) bias_ = Tensor::empty(1, local, DType::kFloat32, op_context.device);
+  context.parameters.add(
+      prefix_ + ".bias", {total}, std::move(bias_pieces),
+      [this, &op_context](const WeightSource& source, const WeightInfo& weight, std::string_view piece) {
+        return load_bias(op_context, source, weight, piece);
+      });
+}
+
+Status LinearBase::load_weight(OpContext& context, const WeightSource& source, const WeightInfo& weight,
+                               std::string_view piece) {
+  return load_matrix(context, source, weight, runs_of(pieces_, piece), input_, *weight_);
+}
+
+Status LinearBase::load_bias(OpContext& context, const WeightSource& source, const WeightInfo& weight,
+                             std::string_view piece) {
+  if (!bias_.defined()) return {};
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values, load_vector(source, weight));
+  for (const RowRun& run : runs_of(pieces_, piece)) {
+    Tensor target = bias_.slice_cols(run.local, run.count);
+    ops::copy_from_host(
+        context,
+        std::span<const float>(values).subspan(static_cast<size_t>(run.source), static_cast<size_t>(run.count)),
+        target);
+  }
+  return {};
+}
+
+void LinearBase::forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
+  weight_->apply(*batch.context, x, bias_, out);
+  if (lora_hook_ != nullptr && !batch.adapters.empty()) lora_hook_->apply(batch, first_row, x, out);
+}
+
+ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, int64_t in_features, int64_t out_features,
+                                   bool bias)
+    : LinearBase(context, std::move(prefix),
+                 {{{"", out_features, {0, out_features}}}, in_features, {0, in_features}, bias}) {}
+
+ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
+                                           int64_t out_features, bool bias, int64_t multiple)
+    : LinearBase(context, std::move(prefix),
+                 {{{"", out_features, partition(out_features, context.tensor_parallel, multiple)}},
+                  in_features,
+                  {0, in_features},
+                  bias}) {}
+
+namespace {
+
+std::vector<OutputPiece> divide_pieces(const std::vector<MergedColumnParallelLinear::Piece>& pieces, ParallelRank place,
+                                       int64_t multiple) {
+  std::vector<OutputPiece> divided;
+  for (const auto& piece : pieces) divided.push_back({piece.id, piece.size, partition(piece.size, place, multiple)});
+  return divided;
+}
+
+std::vector<OutputPiece> head_pieces(const HeadPartition& heads, int64_t head_dim, int64_t query_heads,
+                                     int64_t kv_heads) {
+  const Range query{heads.query_heads.begin * head_dim, heads.query_heads.end * head_dim};
+  const Range kv{heads.kv_heads.begin * head_dim, heads.kv_heads.end * head_dim};
+  return {{"q", query_heads * head_dim, query}, {"k", kv_heads * head_dim, kv}, {"v", kv_heads * head_dim, kv}};
+}
+
+}  // namespace
+
+MergedColumnParallelLinear::MergedColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
+                                                       const std::vector<Piece>& pieces, bool bias, int64_t multiple)
+    : ColumnParallelLinear(
+          context, std::move(prefix),
+          {divide_pieces(pieces, context.tensor_parallel, multiple), in_features, {0, in_features}, bias}) {}
+
+QKVParallelLinear::QKVParallelLinear(LayerContext& context, std::string prefix, int64_t hidden_size, int64_t head_dim,
+                                     const HeadPartition& heads, int64_t total_query_heads, int64_t total_kv_heads,
+                                     bool bias)
+    : ColumnParallelLinear(
+          context, std::move(prefix),
+          {head_pieces(heads, head_dim, total_query_heads, total_kv_heads), hidden_size, {0, hidden_size}, bias}) {}
+
+RowParallelLinear::RowParallelLinear(LayerContext& context, std::string prefix, int64_t in_features, Range input,
+                                     int64_t out_features, bool bias)
+    : LinearBase(context, std::move(prefix),
+                 {{
+                      {"", out_features, {0, out_features}},
+                  },
+                  in_features,
+                  input,
+                  bias,
+                  context.tensor_parallel.rank == 0}) {}
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+// Every parameter of a model by name: what a checkpoint must hold, and who takes it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/weight_source.h"
+
+namespace quire {
+
+/// One way in which a parameter appears in checkpoints: whole (id ""), or as one of the pieces that were merged ("q",
+/// "gate", ...).
+struct ParameterPiece {
+  std::string id;
+  std::vector<int64_t> shape;  ///< as the checkpoint stores it, all ranks together
+};
+
+/// A checkpoint's name for a piece of a merged parameter: ".q_proj" is piece "q" of ".qkv_proj".
+struct StackedName {
+  std::string_view checkpoint_part;
+  std::string_view parameter_part;
+  std::string_view piece;
+};
+
+/// What load_weights may pass over, and whom it tells how far it is.
+struct LoadOptions {
+  std::span<const StackedName> stacked;
+  /// Names that end so are derived values or copies that older checkpoints store; they are passed over.
+  std::vector<std::string> ignored_suffixes;
+  /// Called after each tensor with its stored bytes.
+  std::function<void(int64_t bytes)> progress;
+};
+
+/// Layers register their parameters when they are built; load() then fills all of them from a checkpoint or says which
+/// tensors are missing, unexpected or misshapen.
+class ParameterTable {
+ public:
+  /// Takes one piece of a parameter, this rank's share of it.
+  using Load = std::function<Status(const WeightSource& source, const WeightInfo& weight, std::string_view piece)>;
+
+  /// `whole` is the shape in a checkpoint that stores the parameter as one tensor; `pieces` those of one that stores
+  /// its parts (empty where there is no such form).
+  void add(std::string name, std::vector<int64_t> whole, std::vector<ParameterPiece> pieces, Load load);
+
+  Status load(const WeightSource& source, const LoadOptions& options);
+
+  /// Names of all parameters, sorted.
+  std::vector<std::string> names() const;
+
+ private:
+  struct Parameter {
+    std::vector<int64_t> whole;
+    std::vector<ParameterPiece> pieces;
+    Load load;
+    std::set<std::string, std::less<>> loaded;
+  };
+  struct Target {
+    Parameter* parameter = nullptr;
+    std::string_view piece;
+  };
+
+  Target find(std::string_view checkpoint_name, std::span<const StackedName> stacked);
+  Status load_one(const WeightSource& source, const WeightInfo& weight, const Target& target) const;
+  std::vector<std::string> missing(std::span<const StackedName> stacked) const;
+
+  std::map<std::string, Parameter, std::less<>> parameters_;
+};
+
+}  // namespace quire

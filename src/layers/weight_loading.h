@@ -1,0 +1,31 @@
+// Copying rows of a checkpoint tensor into a LinearWeight or a float32 vector, on all threads of the pool.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/weight_source.h"
+#include "distributed/partition.h"
+#include "quantization/linear_method.h"
+#include "tensor/op_context.h"
+
+namespace quire {
+
+/// A run of checkpoint rows and the local row where it goes.
+struct RowRun {
+  int64_t source = 0;
+  int64_t local = 0;
+  int64_t count = 0;
+};
+
+/// Reads `runs` of `weight`, columns `input`, into `target`.
+Status load_matrix(OpContext& context, const WeightSource& source, const WeightInfo& weight,
+                   std::span<const RowRun> runs, Range input, LinearWeight& target);
+
+/// All values of a small tensor as float32, in order.
+Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight);
+
+}  // namespace quire

@@ -1,0 +1,146 @@
+#include "models/llama.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace quire {
+
+namespace {
+
+/// Checkpoints store these apart; the model multiplies them as one.
+constexpr StackedName kStackedNames[] = {
+    {".q_proj", ".qkv_proj", "q"},           {".k_proj", ".qkv_proj", "k"},       {".v_proj", ".qkv_proj", "v"},
+    {".gate_proj", ".gate_up_proj", "gate"}, {".up_proj", ".gate_up_proj", "up"},
+};
+
+int64_t window_of(const ModelConfig& config, int layer) {
+  const bool sliding = config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
+  return sliding ? config.sliding_window.value_or(0) : 0;
+}
+
+}  // namespace
+
+LlamaAttention::LlamaAttention(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                               const HeadPartition& heads, const RotaryEmbedding& rotary, int layer,
+                               const std::string& prefix)
+    : head_dim_(config.head_dim),
+      query_heads_(heads.query_heads.size()),
+      kv_heads_(heads.kv_heads.size()),
+      rotary_(rotary),
+      qkv_proj_(context, prefix + ".qkv_proj", config.hidden_size, config.head_dim, heads, config.num_attention_heads,
+                config.num_key_value_heads, options.qkv_bias),
+      o_proj_(context, prefix + ".o_proj", config.num_attention_heads * config.head_dim,
+              {heads.query_heads.begin * config.head_dim, heads.query_heads.end * config.head_dim}, config.hidden_size,
+              options.output_bias),
+      attention_(
+          layer, heads,
+          {config.head_dim, 1.0f / std::sqrt(static_cast<float>(config.head_dim)), 0.0f, window_of(config, layer)}) {
+  if (options.head_norms) {
+    q_norm_.emplace(context, prefix + ".q_norm", config.head_dim, config.rms_norm_eps);
+    k_norm_.emplace(context, prefix + ".k_norm", config.head_dim, config.rms_norm_eps);
+  }
+}
+
+void LlamaAttention::forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const {
+  Workspace& workspace = *batch.context->workspace;
+  const Workspace::Scope scope(workspace);
+  Tensor qkv = workspace.tensor(x.rows(), qkv_proj_.out_features());
+  qkv_proj_.forward(batch, x, qkv);
+  Tensor q = qkv.slice_cols(0, query_heads_ * head_dim_);
+  Tensor k = qkv.slice_cols(query_heads_ * head_dim_, kv_heads_ * head_dim_);
+  const Tensor v = qkv.slice_cols((query_heads_ + kv_heads_) * head_dim_, kv_heads_ * head_dim_);
+  if (q_norm_) q_norm_->forward_heads(*batch.context, q, query_heads_);
+  if (k_norm_) k_norm_->forward_heads(*batch.context, k, kv_heads_);
+  rotary_.forward(batch, query_heads_, q);
+  rotary_.forward(batch, kv_heads_, k);
+  Tensor attended = workspace.tensor(x.rows(), query_heads_ * head_dim_);
+  attention_.forward(batch, q, k, v, attended);
+  o_proj_.forward(batch, attended, out);
+}
+
+LlamaDecoderLayer::LlamaDecoderLayer(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                                     const HeadPartition& heads, const RotaryEmbedding& rotary, int layer,
+                                     const std::string& prefix)
+    : input_layernorm_(context, prefix + ".input_layernorm", config.hidden_size, config.rms_norm_eps),
+      self_attn_(context, config, options, heads, rotary, layer, prefix + ".self_attn"),
+      post_attention_layernorm_(context, prefix + ".post_attention_layernorm", config.hidden_size, config.rms_norm_eps),
+      mlp_(context, prefix + ".mlp", config.hidden_size, config.intermediate_size, options.mlp_bias,
+           config.hidden_act) {}
+
+void LlamaDecoderLayer::forward(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const {
+  OpContext& context = *batch.context;
+  const Workspace::Scope scope(*context.workspace);
+  Tensor normed = context.workspace->tensor(hidden.rows(), hidden.cols());
+  if (first) {
+    input_layernorm_.forward(context, residual, normed);
+  } else {
+    input_layernorm_.forward(context, hidden, residual, normed);
+  }
+  self_attn_.forward(batch, normed, hidden);
+  post_attention_layernorm_.forward(context, hidden, residual, normed);
+  mlp_.forward(batch, normed, hidden);
+}
+
+LlamaForCausalLM::LlamaForCausalLM(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                                   const HeadPartition& heads)
+    : parameters_(context.parameters),
+      tied_(config.tie_word_embeddings),
+      embed_tokens_(context, "model.embed_tokens", config.vocab_size, config.hidden_size),
+      rotary_(context, config),
+      norm_(context, "model.norm", config.hidden_size, config.rms_norm_eps),
+      lm_head_(tied_ ? ParallelLMHead(embed_tokens_)
+                     : ParallelLMHead(context, "lm_head", config.vocab_size, config.hidden_size)) {
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
+    layers_.push_back(std::make_unique<LlamaDecoderLayer>(context, config, options, heads, rotary_, layer,
+                                                          fmt::format("model.layers.{}", layer)));
+  }
+}
+
+std::vector<KvCacheSpec> LlamaForCausalLM::kv_cache_specs() const {
+  std::vector<KvCacheSpec> specs;
+  for (const auto& layer : layers_) specs.push_back(layer->kv_cache_spec());
+  return specs;
+}
+
+Status LlamaForCausalLM::load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) {
+  LoadOptions options;
+  options.stacked = kStackedNames;
+  options.ignored_suffixes = {"rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached"};
+  // A tied head is the embedding, whatever copy of it the file holds, as in transformers.
+  if (tied_) options.ignored_suffixes.emplace_back("lm_head.weight");
+  options.progress = progress;
+  return parameters_.load(source, options);
+}
+
+Tensor LlamaForCausalLM::forward(ForwardBatch& batch) {
+  Workspace& workspace = *batch.context->workspace;
+  Tensor hidden = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
+  Tensor residual = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
+  embed_tokens_.forward(batch, residual);
+  for (size_t i = 0; i < layers_.size(); ++i) layers_[i]->forward(batch, i == 0, hidden, residual);
+  norm_.forward(*batch.context, hidden, residual, hidden);
+  return hidden;
+}
+
+Tensor LlamaForCausalLM::compute_logits(OpContext& context, const Tensor& hidden) {
+  return lm_head_.logits(context, hidden);
+}
+
+Result<std::unique_ptr<Model>> make_llama_like(LayerContext& context, const ModelConfig& config,
+                                               const LlamaOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(
+      const HeadPartition heads,
+      partition_heads(config.num_attention_heads, config.num_key_value_heads, context.tensor_parallel));
+  return std::unique_ptr<Model>(std::make_unique<LlamaForCausalLM>(context, config, options, heads));
+}
+
+Result<std::unique_ptr<Model>> make_llama(LayerContext& context, const ModelConfig& config) {
+  LlamaOptions options;
+  options.qkv_bias = config.attention_bias;
+  options.output_bias = config.attention_bias;
+  options.mlp_bias = config.mlp_bias;
+  return make_llama_like(context, config, options);
+}
+
+}  // namespace quire

@@ -1,0 +1,92 @@
+// The Llama family: pre-norm decoder with rotary attention and a gated feed-forward block. Its neighbours (Mistral,
+// Qwen) are the same network with other options.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/attention.h"
+#include "layers/gated_mlp.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+#include "layers/rotary_embedding.h"
+#include "layers/vocab_parallel_embedding.h"
+#include "models/model.h"
+
+namespace quire {
+
+/// Where the families differ.
+struct LlamaOptions {
+  bool qkv_bias = false;
+  bool output_bias = false;  ///< of o_proj
+  bool mlp_bias = false;
+  bool head_norms = false;  ///< RMSNorm on each query and key head before the rotation
+};
+
+class LlamaAttention {
+ public:
+  LlamaAttention(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                 const HeadPartition& heads, const RotaryEmbedding& rotary, int layer, const std::string& prefix);
+
+  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const;
+  KvCacheSpec kv_cache_spec() const { return attention_.kv_cache_spec(); }
+
+ private:
+  int64_t head_dim_;
+  int64_t query_heads_;
+  int64_t kv_heads_;
+  const RotaryEmbedding& rotary_;
+  QKVParallelLinear qkv_proj_;
+  RowParallelLinear o_proj_;
+  std::optional<RMSNorm> q_norm_;
+  std::optional<RMSNorm> k_norm_;
+  Attention attention_;
+};
+
+class LlamaDecoderLayer {
+ public:
+  LlamaDecoderLayer(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                    const HeadPartition& heads, const RotaryEmbedding& rotary, int layer, const std::string& prefix);
+
+  /// residual carries the running sum, hidden what the previous layer adds to it (nothing yet on the first layer);
+  /// hidden becomes what this layer adds.
+  void forward(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const;
+  KvCacheSpec kv_cache_spec() const { return self_attn_.kv_cache_spec(); }
+
+ private:
+  RMSNorm input_layernorm_;
+  LlamaAttention self_attn_;
+  RMSNorm post_attention_layernorm_;
+  GatedMlp mlp_;
+};
+
+class LlamaForCausalLM : public Model {
+ public:
+  LlamaForCausalLM(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
+                   const HeadPartition& heads);
+
+  std::vector<KvCacheSpec> kv_cache_specs() const override;
+  Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) override;
+  Tensor forward(ForwardBatch& batch) override;
+  Tensor compute_logits(OpContext& context, const Tensor& hidden) override;
+
+ private:
+  ParameterTable& parameters_;
+  bool tied_;
+  VocabParallelEmbedding embed_tokens_;
+  RotaryEmbedding rotary_;
+  std::vector<std::unique_ptr<LlamaDecoderLayer>> layers_;
+  RMSNorm norm_;
+  ParallelLMHead lm_head_;
+};
+
+/// A model of this network; checks that its heads can be divided.
+Result<std::unique_ptr<Model>> make_llama_like(LayerContext& context, const ModelConfig& config,
+                                               const LlamaOptions& options);
+
+/// LlamaForCausalLM: attention_bias covers q, k, v and o; mlp_bias the feed-forward block.
+Result<std::unique_ptr<Model>> make_llama(LayerContext& context, const ModelConfig& config);
+
+}  // namespace quire

@@ -1,0 +1,38 @@
+// What the engine needs of a model, and what a model is built from.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_config.h"
+#include "checkpoint/weight_source.h"
+#include "kv_cache/kv_cache_spec.h"
+#include "layers/forward_batch.h"
+#include "layers/layer_context.h"
+
+namespace quire {
+
+/// A causal language model: flat token rows in, hidden states and logits out.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  /// One per attention layer of this rank, in order.
+  virtual std::vector<KvCacheSpec> kv_cache_specs() const = 0;
+
+  /// Fills every parameter from the checkpoint. `progress` is told of each tensor's bytes.
+  virtual Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) = 0;
+
+  /// Hidden states after the final norm, [tokens, hidden], in the workspace of batch.context.
+  virtual Tensor forward(ForwardBatch& batch) = 0;
+
+  /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace.
+  virtual Tensor compute_logits(OpContext& context, const Tensor& hidden) = 0;
+};
+
+/// Builds a model from its config. An Error says what the family cannot do.
+using ModelFactory = std::function<Result<std::unique_ptr<Model>>(LayerContext&, const ModelConfig&)>;
+
+}  // namespace quire
