@@ -40,11 +40,16 @@ struct LinearTiles {
   int64_t last_tile;
   int64_t first_panel;
   int64_t last_panel;
-  float* scratch;  ///< tiled_scratch_floats() of this worker's own, 64-byte aligned
+  float* scratch;  ///< tiled_scratch_floats() of this worker's own
 };
 
+/// Floats of scratch for a task of `rows` rows and `panels` panels: widened weights, and sums that wait.
+[[maybe_unused]] static inline int64_t tiled_scratch_floats(int64_t rows, int64_t panels, int64_t tile_panels) {
+  return (tile_panels * kBlockFeatures + rows * panels) * kPanelChannels;
+}
+
 /// The first row of tile `tile` when `rows` rows are cut into `tile_count` tiles.
-static inline int64_t tile_begin(int64_t rows, int64_t tile_count, int64_t tile) {
+[[maybe_unused]] static inline int64_t tile_begin(int64_t rows, int64_t tile_count, int64_t tile) {
   const int64_t size = rows / tile_count;
   const int64_t larger = rows % tile_count;
   return tile * size + (tile < larger ? tile : larger);

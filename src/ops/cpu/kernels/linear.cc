@@ -1,0 +1,297 @@
+// Rows times packed weights. Every output is one chain: a single lane adds x[k] * W[k] for k ascending, from zero, by
+// fused multiply-add (where the ISA has it), whatever the number of rows and whichever kernel runs: so all give the
+// same bits.
+#include "ops/cpu/kernels/linear.h"
+
+#include "ops/cpu/kernels/panel_packing.h"
+#include "ops/cpu/kernels/vec.h"
+
+namespace quire::ops::cpu::QUIRE_ISA {
+
+// Tile shapes: as many sums as the registers hold besides a row's factor and the weights of one feature.
+#if defined(QUIRE_ISA_avx512)
+constexpr int kTileRows = 12;
+constexpr int kTilePanels = 2;
+constexpr int kStreamingRows = 6;
+#elif defined(QUIRE_ISA_avx2)
+constexpr int kTileRows = 6;
+constexpr int kTilePanels = 1;
+constexpr int kStreamingRows = 6;
+#else
+constexpr int kTileRows = 3;
+constexpr int kTilePanels = 1;
+constexpr int kStreamingRows = 3;
+#endif
+
+constexpr int kPanelVecs = static_cast<int>(kPanelChannels) / kLanes;
+/// Panels that are read side by side for `rows` rows: enough sums to hide the latency of an addition.
+constexpr int streaming_panels(int rows) { return rows == 1 ? 4 : (rows <= kTileRows / 2 ? 2 : 1) * kTilePanels; }
+/// Bytes ahead of the reader that streamed weights are fetched.
+constexpr int64_t kPrefetchBytes = 2048;
+/// Features between two prefetches.
+constexpr int64_t kPrefetchFeatures = 4;
+
+template <int kRows, int kPanels>
+struct Sums {
+  Vec v[kRows][kPanels * kPanelVecs];
+};
+
+template <int kRows, int kPanels>
+QUIRE_INLINE void clear(Sums<kRows, kPanels>& sums) {
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = zero();
+  }
+}
+
+/// Adds `depth` features to the sums. Panels lie `panel_stride` elements apart, rows `x_stride`. `prefetch(k)` is
+/// called every few features.
+template <int kRows, int kPanels, typename T, typename Prefetch>
+QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, const T* weights, int64_t panel_stride, int64_t depth,
+                               Sums<kRows, kPanels>& sums, Prefetch prefetch) {
+  const auto add_feature = [&](int64_t k) __attribute__((always_inline)) {
+    Vec w[kPanels * kPanelVecs];
+    for (int i = 0; i < kPanels * kPanelVecs; ++i) {
+      w[i] = load_as_float(weights + (i / kPanelVecs) * panel_stride + k * kPanelChannels + (i % kPanelVecs) * kLanes);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Vec factor = set1(x[r * x_stride + k]);
+      for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = fma(factor, w[i], sums.v[r][i]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + kPrefetchFeatures <= depth; k += kPrefetchFeatures) {
+    prefetch(k);
+    for (int i = 0; i < kPrefetchFeatures; ++i) add_feature(k + i);
+  }
+  for (; k < depth; ++k) add_feature(k);
+}
+
+/// Adds the bias to one row's finished sums of one panel and writes them; the last panel may have fewer channels.
+QUIRE_INLINE void finish_row(const LinearCall& call, int64_t row, int64_t panel, const float* sums) {
+  const int64_t first = panel * kPanelChannels;
+  float* const out = call.out + row * call.out_stride + first;
+  const float* const bias = call.bias == nullptr ? nullptr : call.bias + first;
+  if (first + kPanelChannels <= call.out_features) {
+    for (int i = 0; i < kPanelChannels; i += kLanes) {
+      Vec sum = load(sums + i);
+      if (bias != nullptr) sum = add(sum, load(bias + i));
+      if (call.accumulate) sum = add(load(out + i), sum);
+      store(out + i, sum);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < call.out_features - first; ++i) {
+    float sum = sums[i];
+    if (bias != nullptr) sum = sum + bias[i];
+    out[i] = call.accumulate ? out[i] + sum : sum;
+  }
+}
+
+/// All rows with kPanels panels that lie one after the other.
+template <int kRows, int kPanels, typename T>
+QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
+  const int64_t depth = call.in_features;
+  const int64_t panel_size = depth * kPanelChannels;
+  const T* const weights = static_cast<const T*>(call.panels) + panel * panel_size;
+  Sums<kRows, kPanels> sums;
+  clear(sums);
+  const auto multiply = [&](int64_t begin, int64_t end, int64_t skip) __attribute__((always_inline)) {
+    const char* const ahead = reinterpret_cast<const char*>(weights + begin * kPanelChannels + skip) + kPrefetchBytes;
+    constexpr int64_t kBytes = kPrefetchFeatures * kPanelChannels * static_cast<int64_t>(sizeof(T));
+    multiply_add(
+        call.x + begin, call.x_stride, weights + begin * kPanelChannels, panel_size, end - begin,
+        sums, [&](int64_t k) __attribute__((always_inline)) {
+          const char* const position = ahead + k * kPanelChannels * static_cast<int64_t>(sizeof(T));
+          for (int p = 0; p < kPanels; ++p) {
+            for (int64_t line = 0; line < kBytes; line += 64) {
+              __builtin_prefetch(position + p * panel_size * static_cast<int64_t>(sizeof(T)) + line);
+            }
+          }
+        });
+  };
+  // Near the end of the panels, the weights ahead are those of the next kPanels panels.
+  constexpr int64_t kAhead = kPrefetchBytes / static_cast<int64_t>(kPanelChannels * sizeof(T));
+  const int64_t turn = depth > kAhead ? depth - kAhead : 0;
+  multiply(0, turn, 0);
+  multiply(turn, depth, (kPanels - 1) * panel_size);
+  float finished[kPanelChannels];
+  for (int r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kPanels; ++p) {
+      for (int i = 0; i < kPanelVecs; ++i) store(finished + i * kLanes, sums.v[r][p * kPanelVecs + i]);
+      finish_row(call, r, panel + p, finished);
+    }
+  }
+}
+
+template <int kRows, typename T>
+void stream(const LinearCall& call, int64_t panel, int64_t last_panel) {
+  constexpr int kPanels = streaming_panels(kRows);
+  for (; panel + kPanels <= last_panel; panel += kPanels) stream_panels<kRows, kPanels, T>(call, panel);
+  for (; panel < last_panel; ++panel) stream_panels<kRows, 1, T>(call, panel);
+}
+
+template <typename T, int kRows = kStreamingRows>
+void stream_rows(const LinearCall& call, int64_t first_panel, int64_t last_panel) {
+  if (call.rows == kRows) return stream<kRows, T>(call, first_panel, last_panel);
+  if constexpr (kRows > 1) stream_rows<T, kRows - 1>(call, first_panel, last_panel);
+}
+
+static void multiply_streaming(const LinearCall& call, int64_t first_panel, int64_t last_panel) {
+  switch (call.storage) {
+    case Storage::kFloat32:
+      return stream_rows<float>(call, first_panel, last_panel);
+    case Storage::kBFloat16:
+      return stream_rows<BFloat16>(call, first_panel, last_panel);
+    case Storage::kFloat16:
+      return stream_rows<Float16>(call, first_panel, last_panel);
+  }
+}
+
+/// One block of widened weights with one tile of rows. The sums of a row and panel wait in `waiting`, kPanelChannels
+/// side by side, panels `waiting_stride` floats apart.
+struct TileBlock {
+  const float* x;
+  int64_t x_stride;
+  const float* weights;
+  int64_t panel_stride;
+  int64_t depth;
+  bool first;
+  float* waiting;
+  int64_t waiting_stride;
+  const char* prefetch;  ///< weights that come next, fetched meanwhile
+  int64_t prefetch_step;
+};
+
+template <int kRows, int kPanels>
+void multiply_tile(const TileBlock& block) {
+  Sums<kRows, kPanels> sums;
+  const auto slot = [&](int r, int i) __attribute__((always_inline)) {
+    return block.waiting + (i / kPanelVecs) * block.waiting_stride + r * kPanelChannels + (i % kPanelVecs) * kLanes;
+  };
+  if (block.first) {
+    clear(sums);
+  } else {
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = load(slot(r, i));
+    }
+  }
+  const char* prefetch = block.prefetch;
+  multiply_add(
+      block.x, block.x_stride, block.weights, block.panel_stride, block.depth,
+      sums, [&](int64_t) __attribute__((always_inline)) {
+        __builtin_prefetch(prefetch);
+        prefetch += block.prefetch_step;
+      });
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kPanels * kPanelVecs; ++i) store(slot(r, i), sums.v[r][i]);
+  }
+}
+
+template <int kPanels, int kRows = kTileRows>
+QUIRE_INLINE void multiply_tile_rows(int64_t rows, const TileBlock& block) {
+  if (rows == kRows) return multiply_tile<kRows, kPanels>(block);
+  if constexpr (kRows > 1) multiply_tile_rows<kPanels, kRows - 1>(rows, block);
+}
+
+/// Weights of features [first, first + depth) as float32: in place, or widened into `widened`.
+QUIRE_INLINE const float* widen(const float* panel, int64_t first, int64_t, float*) {
+  return panel + first * kPanelChannels;
+}
+template <typename T>
+QUIRE_INLINE const float* widen(const T* panel, int64_t first, int64_t depth, float* widened) {
+  const T* const source = panel + first * kPanelChannels;
+  for (int64_t i = 0; i < depth * kPanelChannels; i += kLanes) store(widened + i, load_as_float(source + i));
+  return widened;
+}
+
+/// One block of features of kPanels panels with all tiles of a task.
+template <int kPanels, typename T>
+QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task, int64_t panel, int64_t first_feature,
+                                 float* widened, float* waiting, const T* next) {
+  const int64_t left = call.in_features - first_feature;
+  const int64_t panel_size = call.in_features * kPanelChannels;
+  const T* const weights = static_cast<const T*>(call.panels) + panel * panel_size;
+  TileBlock block;
+  block.depth = left < kBlockFeatures ? left : kBlockFeatures;
+  block.first = first_feature == 0;
+  block.panel_stride = sizeof(T) == sizeof(float) ? panel_size : kBlockFeatures * kPanelChannels;
+  block.weights = widen(weights, first_feature, block.depth, widened);
+  for (int p = 1; p < kPanels; ++p) {
+    widen(weights + p * panel_size, first_feature, block.depth, widened + p * kBlockFeatures * kPanelChannels);
+  }
+  const int64_t tiles = task.last_tile - task.first_tile;
+  const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
+  block.waiting_stride = (tile_begin(call.rows, task.tile_count, task.last_tile) - first_row) * kPanelChannels;
+  block.prefetch_step = kPrefetchFeatures * kPanelChannels * static_cast<int64_t>(sizeof(T)) * kPanels / tiles;
+  const int64_t tile_bytes = block.depth / kPrefetchFeatures * block.prefetch_step;
+  for (int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
+    const int64_t row = tile_begin(call.rows, task.tile_count, tile);
+    if (task.x_tiles == nullptr) {
+      block.x = call.x + row * call.x_stride + first_feature;
+      block.x_stride = call.x_stride;
+    } else {
+      block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
+      block.x_stride = kBlockFeatures;
+    }
+    block.waiting = waiting + (row - first_row) * kPanelChannels;
+    block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
+    multiply_tile_rows<kPanels>(tile_begin(call.rows, task.tile_count, tile + 1) - row, block);
+  }
+}
+
+/// One block of features with all panels and tiles of a task.
+template <typename T>
+QUIRE_INLINE void multiply_panels(const LinearCall& call, const LinearTiles& task, int64_t first_feature) {
+  float* const widened = task.scratch;
+  float* const waiting = task.scratch + kTilePanels * kBlockFeatures * kPanelChannels;
+  const int64_t rows =
+      tile_begin(call.rows, task.tile_count, task.last_tile) - tile_begin(call.rows, task.tile_count, task.first_tile);
+  const int64_t panel_size = call.in_features * kPanelChannels;
+  for (int64_t panel = task.first_panel; panel < task.last_panel;) {
+    const int64_t count = task.last_panel - panel < kTilePanels ? 1 : kTilePanels;
+    const bool last = panel + count >= task.last_panel;
+    const T* const next = static_cast<const T*>(call.panels) + (last ? task.first_panel : panel + count) * panel_size +
+                          (first_feature + (last ? kBlockFeatures : 0)) * kPanelChannels;
+    float* const sums = waiting + (panel - task.first_panel) * rows * kPanelChannels;
+    if (count == kTilePanels) {
+      multiply_block<kTilePanels>(call, task, panel, first_feature, widened, sums, next);
+    } else {
+      multiply_block<1>(call, task, panel, first_feature, widened, sums, next);
+    }
+    panel += count;
+  }
+}
+
+template <typename T>
+void multiply_tiles_of(const LinearCall& call, const LinearTiles& task) {
+  for (int64_t k = 0; k < call.in_features; k += kBlockFeatures) multiply_panels<T>(call, task, k);
+  const float* sums = task.scratch + kTilePanels * kBlockFeatures * kPanelChannels;
+  const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
+  const int64_t last_row = tile_begin(call.rows, task.tile_count, task.last_tile);
+  for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+    for (int64_t row = first_row; row < last_row; ++row, sums += kPanelChannels) finish_row(call, row, panel, sums);
+  }
+}
+
+static void multiply_tiles(const LinearCall& call, const LinearTiles& task) {
+  switch (call.storage) {
+    case Storage::kFloat32:
+      return multiply_tiles_of<float>(call, task);
+    case Storage::kBFloat16:
+      return multiply_tiles_of<BFloat16>(call, task);
+    case Storage::kFloat16:
+      return multiply_tiles_of<Float16>(call, task);
+  }
+}
+
+extern const LinearKernels linear_kernels = {
+    .streaming_rows = kStreamingRows,
+    .tile_rows = kTileRows,
+    .tile_panels = kTilePanels,
+    .multiply_streaming = multiply_streaming,
+    .multiply_tiles = multiply_tiles,
+    .pack_panel = pack_panel,
+    .gather_channel = gather_channel,
+};
+
+}  // namespace quire::ops::cpu::QUIRE_ISA
