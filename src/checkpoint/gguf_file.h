@@ -91,8 +91,6 @@ class GgufFile {
   };
   class Parser;
 
-  Result<const Value*> find_value(std::string_view key, bool is_array) const;
-
   MappedFile file_;
   std::span<const std::byte> bytes_;
   std::string description_;
