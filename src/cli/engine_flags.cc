@@ -1,0 +1,121 @@
+#include "cli/engine_flags.h"
+
+#include <fmt/format.h>
+
+#include "cli/flag_values.h"
+#include "cli/unbuilt_flags.h"
+
+namespace quire::cli {
+namespace {
+
+void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
+  EngineConfig& config = arguments.config;
+  flags.group("Model")
+      .value("--tokenizer", "PATH", "Folder or .gguf file with the tokenizer (default: the model's own)",
+             into(&arguments.tokenizer))
+      .value("--chat-template", "PATH|TEXT",
+             "Jinja chat template, a file or the text itself (default: the model's own)",
+             into(&arguments.chat_template))
+      .value("--generation-config", "auto|vllm",
+             "auto: sampling defaults from the model's generation_config.json; vllm: ignore that file (default: auto)",
+             into_choice(&arguments.generation_config, {"auto", "vllm"}))
+      .value("--dtype", "TYPE",
+             "Storage type of unquantized weights: auto (the file's own), float32 or float, bfloat16, float16 or half "
+             "(default: auto)",
+             into(&config.dtype))
+      .value(
+          "--max-model-len", "N|auto",
+          "Longest prompt and output together; 1k is 1,000, 1K is 1,024, auto or -1 is what the cache holds (default: "
+          "the model's context)",
+          [&config](const std::string& text) -> Status {
+            QUIRE_ASSIGN_OR_RETURN(config.max_model_len, parse_size_or_auto(text));
+            return {};
+          })
+      .value("--max-logprobs", "N", "Most logprobs a request may ask for, -1 for no cap (default: 20)",
+             into(&config.max_logprobs, -1))
+      .value("--seed", "N", "Seed of the engine (default: 0)", into(&config.seed, 0))
+      .value("--threads", "N", "Compute threads (default: the allowed CPUs, cut to the cgroup's quota)",
+             into(&config.threads, 1, 4096));
+}
+
+void add_cache_flags(FlagSet& flags, EngineConfig& config) {
+  flags.group("KV cache")
+      .value("--block-size", "N", "Tokens in a block, a multiple of 16 (default: 16)",
+             [&config](const std::string& text) -> Status {
+               QUIRE_ASSIGN_OR_RETURN(config.block_size, parse_whole_number(text, 1));
+               if (config.block_size % 16 == 0) return {};
+               return invalid_argument(fmt::format("{} is not a multiple of 16", config.block_size));
+             })
+      .value(
+          "--kv-cache-memory-bytes", "SIZE",
+          "Memory for the cache, with suffix (4G); touched only as used (default: a share of what the machine allows)",
+          into_size(&config.kv_cache_memory_bytes, 1))
+      .value("--num-gpu-blocks-override", "N", "Blocks of the cache, instead of the memory's worth (for tests)",
+             into(&config.num_kv_blocks_override, 1))
+      .value("--kv-cache-dtype", "TYPE",
+             "Storage type of keys and values: auto (float32 for float32 weights, else bfloat16), float32, bfloat16, "
+             "float16 (default: auto)",
+             into(&config.kv_cache_dtype))
+      .toggle("--enable-prefix-caching", "Share the pages of equal prompt beginnings (default: on)",
+              &config.enable_prefix_caching);
+}
+
+void add_scheduler_flags(FlagSet& flags, EngineConfig& config) {
+  const std::string tokens_default = config.offline ? "4096" : "2048";
+  const std::string seqs_default = config.offline ? "256" : "128";
+  flags.group("Scheduler")
+      .toggle("--enable-chunked-prefill", "Let a prompt be computed over several steps, among decodes (default: on)",
+              &config.enable_chunked_prefill)
+      .value("--max-num-batched-tokens", "N", "Most tokens computed in one step (default: " + tokens_default + ")",
+             into_size(&config.max_num_batched_tokens, 1))
+      .value("--max-num-seqs", "N", "Most requests that run at once (default: " + seqs_default + ")",
+             into_size(&config.max_num_seqs, 1))
+      .value("--long-prefill-token-threshold", "N",
+             "A prompt longer than this takes at most half of the prefill budget while shorter ones wait; 0: off "
+             "(default: 0)",
+             into_size(&config.long_prefill_token_threshold, 0))
+      .value("--scheduling-policy", "fcfs|priority",
+             "fcfs: first come, first served; priority: lower 'priority' of a request first (default: fcfs)",
+             [&config](const std::string& text) -> Status {
+               std::string choice;
+               QUIRE_RETURN_IF_ERROR(into_choice(&choice, {"fcfs", "priority"})(text));
+               config.scheduling_policy = choice == "fcfs" ? SchedulingPolicy::kFcfs : SchedulingPolicy::kPriority;
+               return {};
+             });
+}
+
+}  // namespace
+
+void add_engine_flags(FlagSet& flags, EngineArguments& arguments) {
+  add_model_flags(flags, arguments);
+  add_cache_flags(flags, arguments.config);
+  add_scheduler_flags(flags, arguments.config);
+  add_unbuilt_engine_flags(flags);
+}
+
+void check_engine_arguments(const EngineArguments& arguments) {
+  const EngineConfig& config = arguments.config;
+  if (config.max_num_batched_tokens && config.max_num_seqs && *config.max_num_batched_tokens < *config.max_num_seqs) {
+    throw FlagError(fmt::format(
+        "--max-num-batched-tokens {} is less than --max-num-seqs {}: each running request needs a token of every step.",
+        *config.max_num_batched_tokens, *config.max_num_seqs));
+  }
+  if (config.max_model_len && *config.max_model_len > 0) {
+    const int64_t length = *config.max_model_len;
+    if (!config.enable_chunked_prefill && config.max_num_batched_tokens && *config.max_num_batched_tokens < length) {
+      throw FlagError(
+          fmt::format("--no-enable-chunked-prefill needs --max-num-batched-tokens of at least --max-model-len: {} is "
+                      "less than {}.",
+                      *config.max_num_batched_tokens, length));
+    }
+    if (config.long_prefill_token_threshold > length) {
+      throw FlagError(fmt::format("--long-prefill-token-threshold {} is more than --max-model-len {}.",
+                                  config.long_prefill_token_threshold, length));
+    }
+  }
+  if (config.long_prefill_token_threshold > 0 && !config.enable_chunked_prefill) {
+    throw FlagError("--long-prefill-token-threshold has no meaning with --no-enable-chunked-prefill.");
+  }
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,25 @@
+// The flags of EngineConfig, shared by every command that runs a model in this process.
+#pragma once
+
+#include <string>
+
+#include "cli/flag_set.h"
+#include "engine/engine_config.h"
+
+namespace quire::cli {
+
+/// An engine's settings as the command line gives them.
+struct EngineArguments {
+  EngineConfig config;
+  std::string tokenizer;                   ///< --tokenizer; empty: the model's own
+  std::string chat_template;               ///< --chat-template: a path or the template's text; empty: the model's own
+  std::string generation_config = "auto";  ///< "auto" or "vllm"
+};
+
+/// Adds the model and engine groups, and the vLLM flags that are not built (hidden; refused by name when given).
+void add_engine_flags(FlagSet& flags, EngineArguments& arguments);
+
+/// Contradictions that show without the model; throws FlagError.
+void check_engine_arguments(const EngineArguments& arguments);
+
+}  // namespace quire::cli

@@ -1,0 +1,12 @@
+// The program: everything is in cli/program.cc, so that tests can run it too.
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/program.h"
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe or socket is an error of that write, not the end of the program
+  return quire::cli::run_program(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr);
+}
