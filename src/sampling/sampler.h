@@ -29,16 +29,17 @@ struct SampledToken {
 /// One row to sample.
 struct SamplingRow {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;       ///< the request's, given or drawn at admission
-  int64_t position = 0;    ///< of the token that is sampled, counted from the prompt's first
-  int32_t choice = 0;      ///< index among n
+  uint64_t seed = 0;     ///< the request's, given or drawn at admission
+  int64_t position = 0;  ///< of the token that is sampled, counted from the prompt's first
+  int32_t choice = 0;    ///< index among n
 };
 
-/// Samples row i of `logits` [rows, vocab] by rows[i]. Noise is Philox keyed by (seed, choice, position, token), so a result
-/// depends on nothing else in the batch.
+/// Samples row i of `logits` [rows, vocab] by rows[i]. Noise is Philox keyed by (seed, choice, position, token), so a
+/// result depends on nothing else in the batch.
 void sample(OpContext& context, const Tensor& logits, std::span<const SamplingRow> rows, std::span<SampledToken> out);
 
 /// Log-probability of a known next token for each row, with the `count` most likely ones (prompt_logprobs).
-void score(OpContext& context, const Tensor& logits, std::span<const int32_t> next_tokens, std::span<const int64_t> counts, std::span<SampledToken> out);
+void score(OpContext& context, const Tensor& logits, std::span<const int32_t> next_tokens,
+           std::span<const int64_t> counts, std::span<SampledToken> out);
 
 }  // namespace quire

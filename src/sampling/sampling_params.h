@@ -1,34 +1,16 @@
-// How one request's tokens are chosen, as vLLM names it.
+// Judges the sampling parameters of a request (the struct itself is public).
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/result.h"
+#include "quire/sampling_params.h"
 
 namespace quire {
 
-/// Values as vLLM's SamplingParams has them; judged once by validate().
-struct SamplingParams {
-  double temperature = 1.0;      ///< [0, 2]; below 1e-5 greedy; between 0 and 0.01 raised to 0.01
-  double top_p = 1.0;            ///< (0, 1]
-  int64_t top_k = 0;             ///< 0 or -1: all; else >= 1
-  std::optional<int64_t> seed;   ///< none: one is drawn at admission
-  std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;
-  bool include_stop_str_in_output = false;
-  bool ignore_eos = false;
-  std::optional<int64_t> max_tokens = 16;  ///< none: what the context leaves; always clamped to that
-  std::optional<int64_t> logprobs;         ///< how many alternatives beside the sampled token's
-  std::optional<int64_t> prompt_logprobs;
-  bool skip_special_tokens = true;
+/// The temperature that logits are divided by: small ones are raised to 0.01, as vLLM does, so that nothing overflows.
+double effective_temperature(const SamplingParams& params);
 
-  bool greedy() const { return temperature < 1e-5; }
-};
-
-/// Refuses values out of range, naming the field and the range. `max_logprobs` is the server's cap (--max-logprobs).
+/// Refuses values out of range, naming the field and the range. `max_logprobs` is the server's cap (--max-logprobs; -1:
+/// none).
 Status validate(const SamplingParams& params, int64_t max_logprobs);
 
 }  // namespace quire
