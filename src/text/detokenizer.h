@@ -11,11 +11,12 @@
 
 namespace quire {
 
-/// Turns one sequence's output tokens into text deltas. All deltas joined, finish() included, equal decode() of all ids in the context
-/// of the prompt. Not thread-safe; cheap per token (it decodes a short window, not the whole output).
+/// Turns one sequence's output tokens into text deltas. All deltas joined, finish() included, equal decode() of all ids
+/// in the context of the prompt. Not thread-safe; cheap per token (it decodes a short window, not the whole output).
 class Detokenizer {
  public:
-  /// The tokenizer must outlive it. The prompt's last tokens give the context in which the first output token is decoded.
+  /// The tokenizer must outlive it. The prompt's last tokens give the context in which the first output token is
+  /// decoded.
   Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens);
 
   /// The text that `id` completes: empty while a character is incomplete.

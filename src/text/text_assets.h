@@ -21,8 +21,9 @@ struct TextAssets {
   std::optional<int32_t> bos_token_id, eos_token_id;
 };
 
-/// From a Hugging Face folder (tokenizer.json, tokenizer_config.json, special_tokens_map.json, chat_template.jinja / chat_template.json, named templates) or
-/// from a GGUF file's metadata. `chat_template_override` is a template's path or its text (--chat-template); empty for none.
+/// From a Hugging Face folder (tokenizer.json, tokenizer_config.json, special_tokens_map.json, chat_template.jinja /
+/// chat_template.json, named templates) or from a GGUF file's metadata. `chat_template_override` is a template's path
+/// or its text (--chat-template); empty for none.
 Result<TextAssets> load_text_assets(const std::filesystem::path& model, const std::string& chat_template_override = {});
 
 }  // namespace quire

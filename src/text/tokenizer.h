@@ -19,6 +19,12 @@ enum class SpecialText : uint8_t {
   kLiteral,  ///< it stays text, encoded like any other characters
 };
 
+/// Characters that stand in marked text for one character of a special token's text, so that it is not parsed as that
+/// token.
+struct SpecialTextMarks {
+  uint32_t first = 0;  ///< first code point of the range; 0 where nothing is marked
+};
+
 /// A loaded tokenizer.json. Thread-safe.
 class Tokenizer {
  public:
@@ -30,9 +36,21 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view json);
 
   /// `add_special_tokens` applies the post-processor (BOS and the like).
-  Result<std::vector<int32_t>> encode(std::string_view text, bool add_special_tokens, SpecialText special_text = SpecialText::kParse) const;
+  Result<std::vector<int32_t>> encode(std::string_view text, bool add_special_tokens,
+                                      SpecialText special_text = SpecialText::kParse) const;
   /// Ids beyond the vocabulary are an error.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
+
+  /// Marks let one text hold both kinds of special text: the part to be taken literally is marked, joined with the
+  /// rest, and all of it goes to encode_marked(). These are marks that do not occur in `text`, which is everything that
+  /// will be encoded.
+  Result<SpecialTextMarks> marks_absent_from(std::string_view text) const;
+  /// `text` with the text of special tokens in it marked, and a marked text as it was.
+  Result<std::string> mark_special_text(std::string_view text, SpecialTextMarks marks) const;
+  Result<std::string> unmark_special_text(std::string_view text, SpecialTextMarks marks) const;
+  /// encode() for a text with marked parts: unmarked special text is parsed, marked text is literal.
+  Result<std::vector<int32_t>> encode_marked(std::string_view text, bool add_special_tokens,
+                                             SpecialTextMarks marks) const;
 
   /// The vocabulary's string for an id ("Ġthe", "<0x0A>"), or nothing.
   std::optional<std::string> id_to_token(int32_t id) const;
