@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine_config.h"
@@ -17,8 +18,9 @@ namespace quire {
 struct EngineLimits {
   int64_t max_model_len = 0;
   int64_t block_size = 0;
-  int64_t num_blocks = 0;             ///< of the first group
-  int64_t kv_cache_tokens = 0;        ///< tokens that fit in the cache
+  int64_t num_blocks = 0;                 ///< of the first group
+  std::vector<int64_t> blocks_per_group;  ///< empty: num_blocks for each group
+  int64_t kv_cache_tokens = 0;            ///< tokens that fit in the cache: those of its smallest group
   int64_t max_num_batched_tokens = 0;
   int64_t max_num_seqs = 0;
   int64_t max_logprobs = 0;
@@ -28,7 +30,7 @@ struct EngineLimits {
 /// A snapshot for logs, metrics and `bench`. Counters never fall.
 struct EngineStats {
   int64_t running = 0, waiting = 0;
-  double kv_cache_usage = 0;          ///< 0..1
+  double kv_cache_usage = 0;  ///< 0..1
   int64_t prompt_tokens = 0, prompt_tokens_cached = 0, generation_tokens = 0;
   int64_t prefix_cache_queries = 0, prefix_cache_hits = 0;  ///< tokens
   int64_t preemptions = 0;
@@ -51,8 +53,9 @@ class Engine {
 
   const EngineLimits& limits() const;
 
-  /// Judges the request against the limits (empty prompt, ids beyond the vocabulary, prompt + 1 beyond max_model_len, more blocks than the cache has, salts)
-  /// and queues it. An Error means that it was not queued and the callback will not be called.
+  /// Judges the request against the limits (empty prompt, ids beyond the vocabulary, prompt + 1 beyond max_model_len,
+  /// more blocks than the cache has, salts) and queues it. An Error means that it was not queued and the callback will
+  /// not be called.
   Status submit(EngineRequest request, OutputCallback callback);
 
   /// Ends a request, queued or running, with kAbort (one last callback). Unknown ids are ignored.
@@ -72,9 +75,11 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Settles max_model_len, budgets and sequence limits from the flags, the model's context and the number of blocks that the cache has; refuses contradictions
-/// with one sentence each (no chunked prefill and max_num_batched_tokens < max_model_len; budget < max_num_seqs; threshold > max_model_len; ...).
-Result<EngineLimits> settle_limits(const EngineConfig& config, int64_t model_context, int64_t vocab_size, const std::vector<int64_t>& blocks_per_group,
+/// Settles max_model_len, budgets and sequence limits from the flags, the model's context and the number of blocks that
+/// the cache has; refuses contradictions with one sentence each (no chunked prefill and max_num_batched_tokens <
+/// max_model_len; budget < max_num_seqs; threshold > max_model_len; ...).
+Result<EngineLimits> settle_limits(const EngineConfig& config, int64_t model_context, int64_t vocab_size,
+                                   const std::vector<int64_t>& blocks_per_group,
                                    const std::vector<KvCacheGroup>& groups);
 
 }  // namespace quire

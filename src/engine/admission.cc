@@ -1,0 +1,76 @@
+#include "engine/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/kv_cache_manager.h"
+
+namespace quire {
+namespace {
+
+/// Salts are kept as long as pages that carry them.
+constexpr size_t kMaxSaltBytes = 4096;
+
+Status judge_prompt(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
+  const auto length = static_cast<int64_t>(request.prompt.size());
+  if (length == 0) return invalid_argument("The prompt is empty: it must have at least one token.", "prompt");
+  if (length + 1 > limits.max_model_len) {
+    return invalid_argument(
+        fmt::format("The prompt has {} tokens, but the context length is {} tokens and must leave room for one more; "
+                    "shorten the prompt.",
+                    length, limits.max_model_len),
+        "prompt");
+  }
+  if (length + 1 > max_tokens) {
+    return invalid_argument(
+        fmt::format(
+            "The prompt has {} tokens, but the KV cache holds {} tokens for one request and must leave room for "
+            "one more; shorten the prompt or start with a larger --kv-cache-memory-bytes.",
+            length, max_tokens),
+        "prompt");
+  }
+  const auto outside = [&](int32_t token) { return token < 0 || token >= limits.vocab_size; };
+  const auto bad = std::ranges::find_if(request.prompt, outside);
+  if (bad == request.prompt.end()) return {};
+  return invalid_argument(
+      fmt::format("Token id {} at position {} of the prompt is out of vocabulary: ids are below {}.", *bad,
+                  bad - request.prompt.begin(), limits.vocab_size),
+      "prompt");
+}
+
+Status judge_count(const char* name, const std::optional<int64_t>& value, int64_t maximum) {
+  if (!value || (*value >= 0 && *value <= maximum)) return {};
+  return invalid_argument(fmt::format("{} is {}, but must be between 0 and {}.", name, *value, maximum), name);
+}
+
+}  // namespace
+
+EngineLimits with_blocks_per_group(EngineLimits limits, const std::vector<KvCacheGroup>& groups) {
+  if (limits.blocks_per_group.empty()) limits.blocks_per_group.assign(groups.size(), limits.num_blocks);
+  return limits;
+}
+
+int64_t max_request_tokens(const EngineLimits& limits, const std::vector<KvCacheGroup>& groups) {
+  return std::min(limits.max_model_len,
+                  longest_sequence(groups, limits.blocks_per_group, limits.block_size, limits.max_num_batched_tokens));
+}
+
+Status judge_request(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
+  QUIRE_RETURN_IF_ERROR(judge_prompt(request, limits, max_tokens));
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.max_tokens && *sampling.max_tokens < 1) {
+    return invalid_argument(fmt::format("max_tokens is {}, but must be at least 1.", *sampling.max_tokens),
+                            "max_tokens");
+  }
+  QUIRE_RETURN_IF_ERROR(judge_count("logprobs", sampling.logprobs, limits.max_logprobs));
+  QUIRE_RETURN_IF_ERROR(judge_count("prompt_logprobs", sampling.prompt_logprobs, limits.max_logprobs));
+  if (request.cache_salt.size() > kMaxSaltBytes) {
+    return invalid_argument(
+        fmt::format("cache_salt has {} bytes, but may have at most {}.", request.cache_salt.size(), kMaxSaltBytes),
+        "cache_salt");
+  }
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,96 @@
+// Decides what each step computes: one token budget, three passes, preemption by recompute.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine_config.h"
+#include "engine/kv_cache_manager.h"
+#include "engine/request_state.h"
+#include "engine/waiting_queue.h"
+
+namespace quire {
+
+struct SchedulerLimits {
+  int64_t max_num_batched_tokens = 0;
+  int64_t max_num_seqs = 0;
+  int64_t long_prefill_token_threshold = 0;  ///< 0: a prompt is long when one step cannot hold it
+  bool chunked_prefill = true;
+  SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+};
+
+struct SchedulerCounters {
+  int64_t preemptions = 0;
+  int64_t prefix_cache_queries = 0, prefix_cache_hits = 0;  ///< tokens, at first admissions
+  int64_t prompt_tokens = 0, prompt_tokens_cached = 0;
+};
+
+/// Holds pointers to requests that others own; a request must be remove()d before it dies. The work of a step is
+/// proportional to what it schedules.
+class Scheduler {
+ public:
+  /// `cache` outlives the scheduler. max_num_batched_tokens must be at least max_num_seqs.
+  Scheduler(const SchedulerLimits& limits, KvCacheManager& cache);
+
+  /// Queues a request that can run alone in the cache.
+  void add(RequestState* request);
+  /// Takes a request out, whatever its stage, and frees its blocks.
+  void remove(RequestState* request);
+
+  /// Chooses the next step: the requests to compute, each with `scheduled` > 0 tokens and the blocks for them, ordered
+  /// by adapter (base model first), then by arrival. Empty only when there are no requests.
+  const std::vector<RequestState*>& schedule();
+
+  /// After the step: the scheduled tokens are computed. Registers full blocks.
+  void mark_computed(RequestState& request);
+
+  bool has_requests() const { return !running_.empty() || !waiting_.empty(); }
+  int64_t running_count() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting_count() const { return waiting_.size(); }
+  const SchedulerCounters& counters() const { return counters_; }
+
+  /// Throws CheckFailure if the books of requests and cache disagree.
+  void check_integrity() const;
+
+ private:
+  /// What is left of the step being planned.
+  struct StepBudget {
+    int64_t tokens = 0;
+    int64_t long_tokens = 0;  ///< share of it that long prefills may take while shorter ones wait
+    bool preempted = false;
+  };
+  enum class Admission { kAdmitted, kNoBlocks, kNoBudget };
+
+  void plan_passes(int64_t reserved_for_whole_prompt);
+  void schedule_decodes();
+  void schedule_prefills();
+  void set_long_share();
+  void admit_waiting();
+  void top_up_prefills();
+  Admission try_admit(RequestState& request);
+  void start_running(RequestState& request, int64_t tokens, int64_t cached);
+  int64_t chunk_for(const RequestState& request) const;
+  void take_budget(RequestState& request, int64_t tokens);
+  bool make_room(RequestState& request, int64_t tokens);
+  void preempt(RequestState& victim);
+  RequestState& latest_running() const;
+  bool is_long(const RequestState& request) const { return request.total() > long_threshold_; }
+  bool short_prefill_pending() const;
+  void drop_preempted();
+  void collect_scheduled();
+
+  const SchedulerLimits limits_;
+  const int64_t long_threshold_;
+  KvCacheManager& cache_;
+  WaitingQueue waiting_;
+  std::vector<RequestState*> running_;    ///< in order of admission
+  std::vector<RequestState*> scheduled_;  ///< the current step
+  std::vector<RequestState*> passed_;     ///< scratch: waiting requests that lack blocks in this step
+  StepBudget budget_;
+  int64_t short_waiting_ = 0;
+  int64_t memory_epoch_ = 0;        ///< grows when blocks become free, so that a blocked admission is retried only then
+  int64_t steps_without_room_ = 0;  ///< without chunking: steps in which the queue's head found no budget
+  SchedulerCounters counters_;
+};
+
+}  // namespace quire
