@@ -11,12 +11,15 @@ namespace quire {
 struct ThreadPoolOptions {
   /// Threads that compute, the caller of parallel_for included; 0 takes default_compute_threads().
   int threads = 0;
-  /// Pin worker i to the i-th allowed CPU. Off when there are more workers than allowed CPUs.
+  /// Pin workers 1, 2, ... to the CPUs of the same place in allowed_cpus(). Only done when there are as many workers as
+  /// allowed CPUs: with fewer, two processes would meet on the first CPUs while others idle.
   bool pin = true;
+  /// Pin the first thread that calls parallel_for (worker 0) too. Threads that it starts afterwards inherit that.
+  bool pin_caller = false;
 };
 
-/// Runs loops over its workers. The thread that calls parallel_for is worker 0 and computes too; one loop runs at a time.
-/// Which worker runs which task is not fixed: tasks must not depend on it, nor on each other.
+/// Runs loops over its workers. The thread that calls parallel_for is worker 0 and computes too; one loop runs at a
+/// time. Which worker runs which task is not fixed: tasks must not depend on it, nor on each other.
 class ThreadPool {
  public:
   explicit ThreadPool(ThreadPoolOptions options = {});
@@ -27,12 +30,13 @@ class ThreadPool {
   /// Number of workers, the calling thread included.
   int size() const;
 
-  /// Calls fn(int64_t task, int worker) once for each task in [0, tasks), in ascending order as workers become free, and
-  /// returns when all are done. `fn` must not throw.
+  /// Calls fn(int64_t task, int worker) once for each task in [0, tasks), in ascending order as workers become free,
+  /// and returns when all are done. `fn` must not throw. A call from within `fn` runs on the worker that makes it.
   template <typename Function>
   void parallel_for(int64_t tasks, Function&& fn) {
     using Callable = std::remove_reference_t<Function>;
-    run(tasks, [](void* context, int64_t task, int worker) { (*static_cast<Callable*>(context))(task, worker); },
+    run(
+        tasks, [](void* context, int64_t task, int worker) { (*static_cast<Callable*>(context))(task, worker); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 

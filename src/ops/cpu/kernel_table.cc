@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -36,6 +37,8 @@ constexpr KernelTable kTables[] = {
     {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels},
 #endif
 };
+
+std::atomic<const KernelTable*> override_table{nullptr};
 
 struct IsaName {
   std::string_view name;
@@ -75,8 +78,12 @@ const KernelTable* kernels_for(Isa isa) {
 }
 
 const KernelTable& kernels() {
+  if (const KernelTable* const table = override_table.load(std::memory_order_relaxed)) return *table;
   static const KernelTable& table = choose_table();
   return table;
 }
+
+KernelOverride::KernelOverride(const KernelTable& table) : previous_(override_table.exchange(&table)) {}
+KernelOverride::~KernelOverride() { override_table.store(previous_); }
 
 }  // namespace quire::ops::cpu

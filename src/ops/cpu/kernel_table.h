@@ -27,4 +27,16 @@ const KernelTable& kernels();
 /// The table of one ISA, or nullptr when this CPU cannot run it; for tests.
 const KernelTable* kernels_for(Isa isa);
 
+/// While it lives, kernels() is another table: so tests run whole ops with every ISA. Not for use while ops run.
+class KernelOverride {
+ public:
+  explicit KernelOverride(const KernelTable& table);
+  ~KernelOverride();
+  KernelOverride(const KernelOverride&) = delete;
+  KernelOverride& operator=(const KernelOverride&) = delete;
+
+ private:
+  const KernelTable* previous_;
+};
+
 }  // namespace quire::ops::cpu

@@ -31,16 +31,25 @@ constexpr int64_t kPrefetchBytes = 2048;
 /// Features between two prefetches.
 constexpr int64_t kPrefetchFeatures = 4;
 
+/// body(0) ... body(kCount - 1), unrolled early enough for the compiler to keep arrays that `body` indexes in
+/// registers.
+template <int kCount, typename Body>
+QUIRE_INLINE void repeat(const Body& body) {
+  if constexpr (kCount > 0) {
+    repeat<kCount - 1>(body);
+    body(kCount - 1);
+  }
+}
+#define QUIRE_BODY(index) [&](int index) __attribute__((always_inline))
+
 template <int kRows, int kPanels>
 struct Sums {
-  Vec v[kRows][kPanels * kPanelVecs];
+  Vec v[kRows * kPanels * kPanelVecs];  ///< row by row
 };
 
 template <int kRows, int kPanels>
 QUIRE_INLINE void clear(Sums<kRows, kPanels>& sums) {
-  for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = zero();
-  }
+  repeat<kRows * kPanels * kPanelVecs>(QUIRE_BODY(i) { sums.v[i] = zero(); });
 }
 
 /// Adds `depth` features to the sums. Panels lie `panel_stride` elements apart, rows `x_stride`. `prefetch(k)` is
@@ -48,20 +57,21 @@ QUIRE_INLINE void clear(Sums<kRows, kPanels>& sums) {
 template <int kRows, int kPanels, typename T, typename Prefetch>
 QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, const T* weights, int64_t panel_stride, int64_t depth,
                                Sums<kRows, kPanels>& sums, Prefetch prefetch) {
+  constexpr int kVecs = kPanels * kPanelVecs;
   const auto add_feature = [&](int64_t k) __attribute__((always_inline)) {
-    Vec w[kPanels * kPanelVecs];
-    for (int i = 0; i < kPanels * kPanelVecs; ++i) {
+    Vec w[kVecs];
+    repeat<kVecs>(QUIRE_BODY(i) {
       w[i] = load_as_float(weights + (i / kPanelVecs) * panel_stride + k * kPanelChannels + (i % kPanelVecs) * kLanes);
-    }
-    for (int r = 0; r < kRows; ++r) {
+    });
+    repeat<kRows>(QUIRE_BODY(r) {
       const Vec factor = set1(x[r * x_stride + k]);
-      for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = fma(factor, w[i], sums.v[r][i]);
-    }
+      repeat<kVecs>(QUIRE_BODY(i) { sums.v[r * kVecs + i] = fma(factor, w[i], sums.v[r * kVecs + i]); });
+    });
   };
   int64_t k = 0;
   for (; k + kPrefetchFeatures <= depth; k += kPrefetchFeatures) {
     prefetch(k);
-    for (int i = 0; i < kPrefetchFeatures; ++i) add_feature(k + i);
+    repeat<kPrefetchFeatures>(QUIRE_BODY(i) { add_feature(k + i); });
   }
   for (; k < depth; ++k) add_feature(k);
 }
@@ -114,13 +124,11 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
   const int64_t turn = depth > kAhead ? depth - kAhead : 0;
   multiply(0, turn, 0);
   multiply(turn, depth, (kPanels - 1) * panel_size);
-  float finished[kPanelChannels];
-  for (int r = 0; r < kRows; ++r) {
-    for (int p = 0; p < kPanels; ++p) {
-      for (int i = 0; i < kPanelVecs; ++i) store(finished + i * kLanes, sums.v[r][p * kPanelVecs + i]);
-      finish_row(call, r, panel + p, finished);
-    }
-  }
+  repeat<kRows>(QUIRE_BODY(r) {
+    float finished[kPanels * kPanelChannels];
+    repeat<kPanels * kPanelVecs>(QUIRE_BODY(i) { store(finished + i * kLanes, sums.v[r * kPanels * kPanelVecs + i]); });
+    for (int p = 0; p < kPanels; ++p) finish_row(call, r, panel + p, finished + p * kPanelChannels);
+  });
 }
 
 template <int kRows, typename T>
@@ -151,7 +159,6 @@ static void multiply_streaming(const LinearCall& call, int64_t first_panel, int6
 /// side by side, panels `waiting_stride` floats apart.
 struct TileBlock {
   const float* x;
-  int64_t x_stride;
   const float* weights;
   int64_t panel_stride;
   int64_t depth;
@@ -164,27 +171,27 @@ struct TileBlock {
 
 template <int kRows, int kPanels>
 void multiply_tile(const TileBlock& block) {
-  Sums<kRows, kPanels> sums;
-  const auto slot = [&](int r, int i) __attribute__((always_inline)) {
-    return block.waiting + (i / kPanelVecs) * block.waiting_stride + r * kPanelChannels + (i % kPanelVecs) * kLanes;
+  constexpr int kVecs = kPanels * kPanelVecs;
+  const auto slot = [&](int i) __attribute__((always_inline)) {
+    const int r = i / kVecs;
+    const int vec = i % kVecs;
+    return block.waiting + (vec / kPanelVecs) * block.waiting_stride + r * kPanelChannels + (vec % kPanelVecs) * kLanes;
   };
+  Sums<kRows, kPanels> sums;
   if (block.first) {
     clear(sums);
   } else {
-    for (int r = 0; r < kRows; ++r) {
-      for (int i = 0; i < kPanels * kPanelVecs; ++i) sums.v[r][i] = load(slot(r, i));
-    }
+    repeat<kRows * kVecs>(QUIRE_BODY(i) { sums.v[i] = load(slot(i)); });
   }
   const char* prefetch = block.prefetch;
+  const int64_t prefetch_step = block.prefetch_step;
   multiply_add(
-      block.x, block.x_stride, block.weights, block.panel_stride, block.depth,
+      block.x, kBlockFeatures, block.weights, block.panel_stride, block.depth,
       sums, [&](int64_t) __attribute__((always_inline)) {
         __builtin_prefetch(prefetch);
-        prefetch += block.prefetch_step;
+        prefetch += prefetch_step;
       });
-  for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kPanels * kPanelVecs; ++i) store(slot(r, i), sums.v[r][i]);
-  }
+  repeat<kRows * kVecs>(QUIRE_BODY(i) { store(slot(i), sums.v[i]); });
 }
 
 template <int kPanels, int kRows = kTileRows>
@@ -226,13 +233,7 @@ QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task
   const int64_t tile_bytes = block.depth / kPrefetchFeatures * block.prefetch_step;
   for (int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
     const int64_t row = tile_begin(call.rows, task.tile_count, tile);
-    if (task.x_tiles == nullptr) {
-      block.x = call.x + row * call.x_stride + first_feature;
-      block.x_stride = call.x_stride;
-    } else {
-      block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
-      block.x_stride = kBlockFeatures;
-    }
+    block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
     block.waiting = waiting + (row - first_row) * kPanelChannels;
     block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
     multiply_tile_rows<kPanels>(tile_begin(call.rows, task.tile_count, tile + 1) - row, block);
@@ -286,6 +287,7 @@ static void multiply_tiles(const LinearCall& call, const LinearTiles& task) {
 
 extern const LinearKernels linear_kernels = {
     .streaming_rows = kStreamingRows,
+    .streaming_panels = streaming_panels(1),
     .tile_rows = kTileRows,
     .tile_panels = kTilePanels,
     .multiply_streaming = multiply_streaming,

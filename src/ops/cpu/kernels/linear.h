@@ -70,6 +70,7 @@ struct PackCall {
 struct LinearKernels {
   /// Up to this many rows, multiply_streaming is the faster.
   int64_t streaming_rows;
+  int64_t streaming_panels;  ///< panels that it takes together at most; tasks of a multiple of it are the fastest
   int64_t tile_rows;
   int64_t tile_panels;
 
