@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kv_cache/kv_cache_spec.h"
@@ -13,9 +14,10 @@ namespace quire {
 /// Owns the storage of every group and gives each attention layer its view.
 class KvCacheStorage {
  public:
-  /// Reserves (does not touch) `blocks_per_group[g]` blocks for each group. Throws StartupError when the address space cannot be had.
-  KvCacheStorage(const std::vector<KvCacheGroup>& groups, const std::vector<int64_t>& blocks_per_group, int64_t block_size, DType dtype,
-                 Device device = {});
+  /// Reserves (does not touch) `blocks_per_group[g]` blocks for each group. Throws StartupError when the address space
+  /// cannot be had.
+  KvCacheStorage(const std::vector<KvCacheGroup>& groups, const std::vector<int64_t>& blocks_per_group,
+                 int64_t block_size, DType dtype, Device device = {});
 
   /// The view of attention layer `layer` (index among attention layers).
   const ops::PagedKvLayer& layer(int layer) const { return layers_[layer]; }
@@ -24,6 +26,12 @@ class KvCacheStorage {
   int group_count() const { return group_count_; }
 
  private:
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(void* memory) const;
+  };
+
+  std::vector<std::unique_ptr<void, Unmap>> reservations_;  ///< one per group
   std::vector<ops::PagedKvLayer> layers_;
   std::vector<int> group_of_;
   int group_count_ = 0;

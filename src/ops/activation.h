@@ -7,8 +7,8 @@
 
 namespace quire::ops {
 
-/// out[r, i] = activation(gate_up[r, i]) * gate_up[r, n + i]. gate_up: [rows, 2n] float32, out: [rows, n] float32. SwiGLU is kSilu, GeGLU kGeluTanh or
-/// kGelu (Shazeer 2020, arXiv:2002.05202).
+/// out[r, i] = activation(gate_up[r, i]) * gate_up[r, n + i]. gate_up: [rows, 2n] float32, out: [rows, n] float32.
+/// SwiGLU is kSilu, GeGLU kGeluTanh or kGelu (Shazeer 2020, arXiv:2002.05202).
 void gated_activation(OpContext& context, Activation activation, const Tensor& gate_up, Tensor& out);
 
 /// x += y, elementwise. Both [rows, n] float32.

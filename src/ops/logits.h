@@ -17,8 +17,8 @@ struct TokenValue {
 };
 
 struct RowStatistics {
-  TokenValue best;              ///< the largest logit; of equal ones the lowest token
-  float log_sum_exp = 0.0f;     ///< log of the sum of exp(logit), summed in float64 in ascending blocks
+  TokenValue best;           ///< the largest logit; of equal ones the lowest token
+  float log_sum_exp = 0.0f;  ///< log of the sum of exp(logit), summed in float64 in ascending blocks
 };
 
 /// Largest logit and log-sum-exp of each row. logits: [rows, vocab] float32.
@@ -34,6 +34,7 @@ int64_t count_larger(const OpContext& context, const Tensor& logits, int64_t row
 void copy_row_to_host(const OpContext& context, const Tensor& logits, int64_t row, std::span<float> out);
 
 /// out[i] = logits[row, tokens[i]].
-void gather_logits(const OpContext& context, const Tensor& logits, int64_t row, std::span<const int32_t> tokens, std::span<float> out);
+void gather_logits(const OpContext& context, const Tensor& logits, int64_t row, std::span<const int32_t> tokens,
+                   std::span<float> out);
 
 }  // namespace quire::ops

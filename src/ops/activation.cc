@@ -1,0 +1,24 @@
+#include "ops/activation.h"
+
+#include "ops/checks.h"
+#include "ops/cpu/backend.h"
+
+namespace quire::ops {
+
+void gated_activation(OpContext& context, Activation activation, const Tensor& gate_up, Tensor& out) {
+  QUIRE_CHECK(is_float(out, out.rows(), out.cols()) && is_float(gate_up, out.rows(), 2 * out.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      cpu::gated_activation(cpu::kernels(), context, activation, gate_up, out);
+  }
+}
+
+void add(OpContext& context, const Tensor& y, Tensor& x) {
+  QUIRE_CHECK(is_float(x, x.rows(), x.cols()) && is_float(y, x.rows(), x.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      cpu::add(cpu::kernels(), context, y, x);
+  }
+}
+
+}  // namespace quire::ops

@@ -1,0 +1,352 @@
+// Paged attention over one segment of positions, the merge of segments, and rounding into the cache.
+//
+// A row's result is built from operations whose order depends on absolute positions alone: a position that the row does
+// not see is left out of its sums, never multiplied by zero, so that neither stale memory nor another row's keys can
+// reach it.
+#include "ops/cpu/kernels/attention.h"
+
+#include "ops/cpu/kernels/attention_tile.h"
+#include "ops/cpu/kernels/vec_math.h"
+
+namespace quire::ops::cpu::QUIRE_ISA {
+namespace {
+
+/// Positions [begin, end) of a tile, counted from its first.
+struct Range {
+  int64_t begin;
+  int64_t end;
+  bool empty() const { return begin >= end; }
+};
+
+/// A tile's keys and values, in the cache itself or widened in scratch.
+template <typename T>
+struct Tile {
+  const T* panels[kTilePanels];
+  ValueTile<T> values;  ///< its range is set for each use
+  int64_t features;     ///< of a row of values, a multiple of kLanes
+};
+
+QUIRE_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+QUIRE_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/// What a query at `position` sees of the tile that begins at `tile_begin`.
+QUIRE_INLINE Range visible(int64_t position, int64_t window, int64_t tile_begin) {
+  const int64_t first = window > 0 ? larger(0, position - window + 1) : 0;
+  return {larger(0, first - tile_begin), smaller(kTilePositions, position + 1 - tile_begin)};
+}
+
+QUIRE_INLINE const unsigned char* block_of(const KvHead& head, const unsigned char* base, int64_t position) {
+  return base + static_cast<size_t>(head.blocks[position / head.block_size]) * head.block_bytes;
+}
+
+/// Points `tile` at the panels and runs of the cache that hold positions of `range`.
+template <typename T>
+void locate(const KvHead& head, int64_t tile_begin, Range range, Tile<T>& tile) {
+  tile.features = head.v_dim;
+  tile.values.stride = head.v_dim;
+  for (int64_t i = range.begin / kPanelPositions; i * kPanelPositions < range.end; ++i) {
+    const int64_t position = tile_begin + i * kPanelPositions;
+    const int64_t offset = position % head.block_size;
+    tile.panels[i] = reinterpret_cast<const T*>(block_of(head, head.keys, position)) + offset * head.k_dim;
+    tile.values.runs[i] = reinterpret_cast<const T*>(block_of(head, head.values, position)) + offset * head.v_dim;
+  }
+}
+
+/// Copies `count` values and fills up with zeros to a whole vector, widened.
+template <typename T>
+QUIRE_INLINE Vec load_tail(const T* values, int64_t count) {
+  T padded[kLanes];
+  memset(padded, 0, sizeof(padded));
+  memcpy(padded, values, static_cast<size_t>(count) * sizeof(T));
+  return load_as_float(padded);
+}
+
+template <typename T>
+void widen_row(const T* source, int64_t count, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(out + i, load_as_float(source + i));
+  if (i < count) {
+    store(out + i, load_tail(source + i, count - i));
+    i += kLanes;
+  }
+  for (; i < padded_dim(count); i += kLanes) store(out + i, zero());
+}
+
+/// Widens the positions of `range` to float32 in scratch.
+template <typename T>
+void widen(const Tile<T>& from, int64_t k_dim, int64_t v_dim, Range range, const AttentionScratch& scratch,
+           Tile<float>& tile) {
+  const int64_t stride = padded_dim(v_dim);
+  tile.features = stride;
+  tile.values.stride = stride;
+  for (int64_t i = range.begin / kPanelPositions; i * kPanelPositions < range.end; ++i) {
+    float* panel = scratch.keys + i * k_dim * kPanelPositions;
+    widen_row(from.panels[i], k_dim * kPanelPositions, panel);
+    tile.panels[i] = panel;
+    tile.values.runs[i] = scratch.values + i * kPanelPositions * stride;
+  }
+  for (int64_t position = range.begin; position < range.end; ++position) {
+    const int64_t run = position / kPanelPositions;
+    const T* source = from.values.runs[run] + (position - run * kPanelPositions) * v_dim;
+    widen_row(source, v_dim, scratch.values + position * stride);
+  }
+}
+
+QUIRE_INLINE float exp_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exp(set1(x)));
+  return lanes[0];
+}
+
+QUIRE_INLINE void scale_row(float* values, int64_t count, float factor) {
+  const Vec by = set1(factor);
+  for (int64_t i = 0; i < count; i += kLanes) store(values + i, mul(load(values + i), by));
+}
+
+/// Turns one row's scores of the tile into weights relative to the row's new maximum, and updates its state. A score
+/// that is not finite makes the sum NaN, so that it shows in the output.
+void update_softmax(float* scores, Range range, float softcap, const SoftmaxState& state, int64_t row, int64_t stride) {
+  const int64_t first = range.begin / kLanes * kLanes;
+  const int64_t last = (range.end + kLanes - 1) / kLanes * kLanes;
+  if (softcap > 0.0f) {
+    const Vec cap = set1(softcap);
+    for (int64_t i = first; i < last; i += kLanes) store(scores + i, mul(cap, tanh(div(load(scores + i), cap))));
+  }
+  for (int64_t i = first; i < range.begin; ++i) scores[i] = kNoScore;
+  for (int64_t i = range.end; i < last; ++i) scores[i] = kNoScore;
+
+  Vec highest = set1(state.maximum[row]);
+  for (int64_t i = first; i < last; i += kLanes) highest = max(load(scores + i), highest);
+  const float maximum = reduce_max(highest);
+  Vec total = zero();
+  const Vec shift = set1(maximum);
+  for (int64_t i = first; i < last; i += kLanes) {
+    const Vec distance = sub(load(scores + i), shift);
+    const Vec weight = exp(distance);
+    store(scores + i, weight);
+    total = add(total, fma(distance, zero(), weight));
+  }
+  if (maximum != state.maximum[row]) {
+    const float factor = exp_of(state.maximum[row] - maximum);
+    state.sum[row] *= factor;
+    scale_row(state.values + row * stride, stride, factor);
+    state.maximum[row] = maximum;
+  }
+  state.sum[row] += reduce_add(total);
+}
+
+template <typename T>
+struct ScoreCall {
+  const float* queries;
+  int64_t k_dim;
+  const T* const* panels;
+  int64_t first;
+  int64_t last;
+  float* scores;
+  template <int kRows>
+  __attribute__((always_inline)) inline void run() const {
+    score_rows<T, kRows>(queries, k_dim, panels, first, last, scores);
+  }
+};
+
+template <typename T>
+struct WeighCall {
+  const float* weights;
+  const ValueTile<T>* tile;
+  int64_t features;
+  float* sums;
+  int64_t stride;
+  template <int kRows>
+  __attribute__((always_inline)) inline void run() const {
+    weigh_rows<T, kRows>(weights, *tile, features, sums, stride);
+  }
+};
+
+/// Softmax and weighted values of rows [begin, end), which all see `range`; `scores` is that of row `begin`.
+template <typename T>
+void absorb_rows(const Tile<T>& tile, Range range, int64_t begin, int64_t end, float softcap, float* scores,
+                 const SoftmaxState& state, int64_t stride) {
+  for (int64_t row = begin; row < end; ++row) {
+    update_softmax(scores + (row - begin) * kTilePositions, range, softcap, state, row, stride);
+  }
+  ValueTile<T> values = tile.values;
+  values.begin = range.begin;
+  values.end = range.end;
+  for (int64_t row = begin; row < end; row += kMaxRows) {
+    const WeighCall<T> call{scores + (row - begin) * kTilePositions, &values, tile.features,
+                            state.values + row * stride, stride};
+    with_rows(smaller(kMaxRows, end - row), call);
+  }
+}
+
+/// All rows of the unit on one tile, kPassRows at a time.
+template <typename T>
+void attend_tile(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int64_t stride, int64_t tile_begin,
+                 const AttentionScratch& scratch, const SoftmaxState& state) {
+  const int64_t count = rows.tokens * rows.heads;
+  for (int64_t begin = 0; begin < count; begin += kPassRows) {
+    const int64_t end = smaller(begin + kPassRows, count);
+    const int64_t first_token = begin / rows.heads;
+    const int64_t last_token = (end - 1) / rows.heads;
+    const Range first = visible(rows.first_position + first_token, rows.window, tile_begin);
+    const Range last = visible(rows.first_position + last_token, rows.window, tile_begin);
+    const Range any{first.begin, last.end};
+    if (any.empty()) continue;
+    for (int64_t row = begin; row < end; row += kMaxRows) {
+      const ScoreCall<T> call{scratch.queries + row * k_dim,
+                              k_dim,
+                              tile.panels,
+                              any.begin / kPanelPositions,
+                              (any.end + kPanelPositions - 1) / kPanelPositions,
+                              scratch.scores + (row - begin) * kTilePositions};
+      with_rows(smaller(kMaxRows, end - row), call);
+    }
+    const bool all_see_all = last.begin == 0 && first.end == kTilePositions;
+    if (all_see_all) {
+      absorb_rows(tile, last, begin, end, rows.softcap, scratch.scores, state, stride);
+      continue;
+    }
+    for (int64_t token = first_token; token <= last_token; ++token) {
+      const Range range = visible(rows.first_position + token, rows.window, tile_begin);
+      if (range.empty()) continue;
+      const int64_t token_begin = larger(begin, token * rows.heads);
+      const int64_t token_end = smaller(end, (token + 1) * rows.heads);
+      absorb_rows(tile, range, token_begin, token_end, rows.softcap,
+                  scratch.scores + (token_begin - begin) * kTilePositions, state, stride);
+    }
+  }
+}
+
+void clear_state(int64_t rows, int64_t stride, const SoftmaxState& state) {
+  for (int64_t row = 0; row < rows; ++row) {
+    state.maximum[row] = kNoScore;
+    state.sum[row] = 0.0f;
+  }
+  memset(state.values, 0, static_cast<size_t>(rows * stride) * sizeof(float));
+}
+
+/// Few rows read the cache as it lies and widen in registers; many have each tile widened once.
+template <typename T>
+void attend_segment_as(const KvHead& head, const QueryRows& rows, int64_t segment, const AttentionScratch& scratch,
+                       const SoftmaxState& state) {
+  const int64_t count = rows.tokens * rows.heads;
+  const int64_t stride = padded_dim(head.v_dim);
+  clear_state(count, stride, state);
+  const bool is_float = sizeof(T) == sizeof(float);
+  const bool direct = head.v_dim % kLanes == 0 && (is_float || count <= 2 * kMaxRows);
+  const int64_t first_seen = rows.window > 0 ? larger(0, rows.first_position - rows.window + 1) : 0;
+  const int64_t end = smaller((segment + 1) * kSegmentPositions, rows.first_position + rows.tokens);
+  for (int64_t tile_begin = segment * kSegmentPositions; tile_begin < end; tile_begin += kTilePositions) {
+    const Range range{larger(0, first_seen - tile_begin), smaller(kTilePositions, end - tile_begin)};
+    if (range.empty()) continue;
+    Tile<T> stored;
+    locate(head, tile_begin, range, stored);
+    if (direct) {
+      attend_tile(stored, rows, head.k_dim, stride, tile_begin, scratch, state);
+      continue;
+    }
+    Tile<float> widened;
+    widen(stored, head.k_dim, head.v_dim, range, scratch, widened);
+    attend_tile(widened, rows, head.k_dim, stride, tile_begin, scratch, state);
+  }
+}
+
+void attend_segment(const KvHead& head, const QueryRows& rows, int64_t segment, const AttentionScratch& scratch,
+                    const SoftmaxState& state) {
+  switch (head.storage) {
+    case CacheStorage::kFloat32:
+      return attend_segment_as<float>(head, rows, segment, scratch, state);
+    case CacheStorage::kBFloat16:
+      return attend_segment_as<BFloat16>(head, rows, segment, scratch, state);
+    case CacheStorage::kFloat16:
+      return attend_segment_as<Float16>(head, rows, segment, scratch, state);
+  }
+}
+
+void load_queries(const QueryRows& rows, int64_t k_dim, float* queries) {
+  for (int64_t token = 0; token < rows.tokens; ++token) {
+    const float* source = rows.queries + token * rows.token_stride;
+    for (int64_t i = 0; i < rows.heads * k_dim; ++i) queries[i] = source[i] * rows.scale;
+    queries += rows.heads * k_dim;
+  }
+}
+
+void merge_states(int64_t rows, int64_t v_dim, const SoftmaxState& next, const SoftmaxState& state) {
+  const int64_t stride = padded_dim(v_dim);
+  for (int64_t row = 0; row < rows; ++row) {
+    float* values = state.values + row * stride;
+    const float* next_values = next.values + row * stride;
+    if (next.maximum[row] == kNoScore) continue;
+    if (state.maximum[row] == kNoScore) {
+      memcpy(values, next_values, static_cast<size_t>(stride) * sizeof(float));
+      state.maximum[row] = next.maximum[row];
+      state.sum[row] = next.sum[row];
+      continue;
+    }
+    const float maximum = next.maximum[row] > state.maximum[row] ? next.maximum[row] : state.maximum[row];
+    const float factor = exp_of(state.maximum[row] - maximum);
+    const float next_factor = exp_of(next.maximum[row] - maximum);
+    state.maximum[row] = maximum;
+    state.sum[row] = state.sum[row] * factor + next.sum[row] * next_factor;
+    for (int64_t i = 0; i < stride; i += kLanes) {
+      store(values + i, fma(load(next_values + i), set1(next_factor), mul(load(values + i), set1(factor))));
+    }
+  }
+}
+
+void write_output(const QueryRows& rows, int64_t v_dim, const SoftmaxState& state, float* out,
+                  int64_t out_token_stride) {
+  const int64_t stride = padded_dim(v_dim);
+  for (int64_t row = 0; row < rows.tokens * rows.heads; ++row) {
+    const float* values = state.values + row * stride;
+    float* target = out + row / rows.heads * out_token_stride + row % rows.heads * v_dim;
+    const float factor = 1.0f / state.sum[row];
+    for (int64_t i = 0; i < v_dim; ++i) target[i] = values[i] * factor;
+  }
+}
+
+/// Calls use(index, values, count) with runs of up to kLanes values rounded to T.
+template <typename T, typename Use>
+QUIRE_INLINE void round_values(const float* source, int64_t count, const Use& use) {
+  T rounded[kLanes];
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t run = smaller(kLanes, count - i);
+    store_from_float(rounded, run == kLanes ? load(source + i) : load_tail(source + i, run));
+    use(i, rounded, run);
+  }
+}
+
+template <typename T>
+void store_token_as(const StoreCall& call) {
+  const int64_t panel = call.offset / kPanelPositions;
+  const int64_t lane = call.offset % kPanelPositions;
+  for (int64_t head = 0; head < call.kv_heads; ++head) {
+    T* keys = reinterpret_cast<T*>(call.key_block) + head * call.block_size * call.k_dim +
+              panel * call.k_dim * kPanelPositions + lane;
+    round_values<T>(call.keys + head * call.k_dim, call.k_dim, [keys](int64_t feature, const T* values, int64_t run) {
+      for (int64_t i = 0; i < run; ++i) keys[(feature + i) * kPanelPositions] = values[i];
+    });
+    T* row = reinterpret_cast<T*>(call.value_block) + (head * call.block_size + call.offset) * call.v_dim;
+    round_values<T>(call.values + head * call.v_dim, call.v_dim, [row](int64_t feature, const T* values, int64_t run) {
+      memcpy(row + feature, values, static_cast<size_t>(run) * sizeof(T));
+    });
+  }
+}
+
+void store_token(const StoreCall& call) {
+  switch (call.storage) {
+    case CacheStorage::kFloat32:
+      return store_token_as<float>(call);
+    case CacheStorage::kBFloat16:
+      return store_token_as<BFloat16>(call);
+    case CacheStorage::kFloat16:
+      return store_token_as<Float16>(call);
+  }
+}
+
+}  // namespace
+
+extern const AttentionKernels attention_kernels;
+const AttentionKernels attention_kernels = {load_queries, attend_segment, merge_states, write_output, store_token};
+
+}  // namespace quire::ops::cpu::QUIRE_ISA
