@@ -77,9 +77,9 @@ int32_t choose(const std::vector<float>& row, const SamplingParams& params, uint
 TEST(Choose, SkippingChangesNothing) {
   for (const bool ties : {false, true}) {
     for (const float spread : {0.1f, 1.0f, 4.0f}) {
-      for (const size_t size : {size_t{1}, size_t{3}, size_t{64}, size_t{1001}, size_t{5003}}) {
+      for (const size_t size : {size_t{1}, size_t{3}, size_t{64}, size_t{1001}}) {
         const std::vector<float> row = random_row(size, static_cast<uint32_t>(size), spread, ties);
-        for (const double temperature : {0.001, 0.3, 1.0, 2.0}) {
+        for (const double temperature : {0.001, 1.0, 2.0}) {
           for (const int64_t top_k : {0, 2, 40, 900}) {
             for (const double top_p : {1.0, 0.95, 0.5, 1e-9}) {
               SamplingParams params;
