@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/json_file.h"
 #include "cli/bench/serve_load.h"
 #include "cli/bench/serve_report.h"
 #include "cli/command.h"
@@ -206,10 +206,7 @@ void save(const Arguments& a, const LoadResult& result) {
         name.begin(), name.end(), [](char c) { return c == '/' || c == '"'; }, '_');
   }
   const std::filesystem::path path = std::filesystem::path(a.result_dir) / name;
-  std::ofstream file(path);
-  file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-  file.close();
-  if (!file) throw StartupError(fmt::format("The result could not be written to {}", path.string()));
+  write_json_file(path.string(), json);
   std::cout << "Result written to " << path.string() << "\n";
 }
 
