@@ -1,0 +1,58 @@
+// Parsing of chat requests: what differs from completions.
+#include "server/protocol/chat_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "server/protocol/unsupported_fields.h"
+
+namespace quire {
+
+namespace {
+
+/// max_completion_tokens wins over the older max_tokens; without either the model's own limit, else what the context leaves.
+void read_max_tokens(FieldReader& fields, ChatRequest& request, const RequestRules& rules) {
+  const auto old_name = fields.integer("max_tokens");
+  const auto new_name = fields.integer("max_completion_tokens");
+  request.sampling.max_tokens = new_name ? new_name : old_name ? old_name : rules.chat_max_tokens;
+  if (new_name && *new_name < 1) {
+    fields.fail(invalid_argument(fmt::format("max_completion_tokens must be 1 or more, but is {}.", *new_name),
+                                 "max_completion_tokens"));
+  }
+}
+
+void read_logprobs(FieldReader& fields, ChatRequest& request, const RequestRules& rules) {
+  request.logprobs = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs");
+  if (top && *top != 0 && !request.logprobs) {
+    return fields.fail(invalid_argument("top_logprobs needs logprobs: true.", "top_logprobs"));
+  }
+  if (top && (*top < -1 || (rules.max_logprobs >= 0 && (*top < 0 || *top > rules.max_logprobs)))) {
+    return fields.fail(invalid_argument(
+        fmt::format("top_logprobs must be between 0 and {}, but is {}; --max-logprobs sets the limit.", rules.max_logprobs, *top),
+        "top_logprobs"));
+  }
+  request.sampling.logprobs = request.logprobs ? std::optional<int64_t>(top.value_or(0)) : std::nullopt;
+}
+
+}  // namespace
+
+Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, const RequestRules& rules) {
+  FieldReader fields(body);
+  ChatRequest request;
+  static_cast<GenerationFields&>(request) = read_generation_fields(fields, rules);
+  read_max_tokens(fields, request, rules);
+  read_logprobs(fields, request, rules);
+  refuse_unsupported(fields, Endpoint::kChat);
+  request.prompt = read_chat_prompt(fields);
+  finish_sampling(fields, request, rules);
+  QUIRE_RETURN_IF_ERROR(fields.status());
+  if (const auto unknown = fields.unknown(); !unknown.empty()) {
+    spdlog::debug("Ignored unknown request fields: {}", fmt::join(unknown, ", "));
+  }
+  return request;
+}
+
+}  // namespace quire

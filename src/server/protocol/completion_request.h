@@ -1,0 +1,26 @@
+// The body of POST /v1/completions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "server/protocol/generation_fields.h"
+
+namespace quire {
+
+/// One prompt: text that is yet to be tokenized, or ids.
+using CompletionPrompt = std::variant<std::string, std::vector<int32_t>>;
+
+struct CompletionRequest : GenerationFields {
+  std::vector<CompletionPrompt> prompts;  ///< at least one; choice i answers prompts[i]
+  bool add_special_tokens = true;
+};
+
+/// Errors name the field. Unknown fields are logged at debug level.
+Result<CompletionRequest> parse_completion_request(const nlohmann::ordered_json& body, const RequestRules& rules);
+
+}  // namespace quire

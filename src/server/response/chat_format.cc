@@ -1,0 +1,65 @@
+// chat.completion objects and chunks.
+#include "server/response/chat_format.h"
+
+#include "server/response/logprobs_format.h"
+
+namespace quire {
+
+using Json = nlohmann::ordered_json;
+
+ChatFormat::ChatFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs)
+    : ResponseFormat(std::move(info)), logprobs_(logprobs), prompt_logprobs_(prompt_logprobs) {}
+
+Json ChatFormat::choice_json(size_t choice, const TextOutput& output) const {
+  Json json = {{"index", choice}};
+  json["message"] = {{"role", "assistant"}, {"content", output.text}, {"refusal", nullptr}};
+  json["logprobs"] = logprobs_ ? chat_logprobs(output, info_.token_name) : Json(nullptr);
+  json["finish_reason"] = finish_reason_json(output);
+  json["stop_reason"] = stop_reason_json(output);
+  if (info_.return_token_ids) json["token_ids"] = output.token_ids;
+  return json;
+}
+
+Json ChatFormat::whole(std::span<const TextOutput> choices) {
+  Json answer = envelope("chat.completion");
+  std::vector<RequestUsage> usages;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    answer["choices"].push_back(choice_json(i, choices[i]));
+    usages.push_back(choices[i].usage);
+  }
+  answer["usage"] = usage_json(usages);
+  answer["prompt_logprobs"] =
+      prompt_logprobs_ ? prompt_logprobs_json(choices[0].prompt_logprobs, info_.token_name) : Json(nullptr);
+  if (info_.return_token_ids) answer["prompt_token_ids"] = info_.prompts[0];
+  return answer;
+}
+
+std::optional<Json> ChatFormat::first_chunk(size_t choice) {
+  Json chunk = envelope(chunk_object());
+  chunk["choices"].push_back({{"index", choice},
+                              {"delta", {{"role", "assistant"}, {"content", ""}}},
+                              {"logprobs", nullptr},
+                              {"finish_reason", nullptr}});
+  if (info_.return_token_ids) chunk["prompt_token_ids"] = info_.prompts[choice];
+  RequestUsage usage;
+  usage.prompt_tokens = static_cast<int64_t>(info_.prompts[choice].size());
+  add_chunk_usage(chunk, usage);
+  return chunk;
+}
+
+std::optional<Json> ChatFormat::chunk(size_t choice, const TextOutput& output) {
+  const bool tells_tokens = !output.token_ids.empty() && (logprobs_ || info_.return_token_ids);
+  if (output.text.empty() && !tells_tokens && !output.finished()) return std::nullopt;
+  Json json = {{"index", choice}, {"delta", Json::object()}};
+  if (!output.text.empty() || !output.finished()) json["delta"]["content"] = output.text;
+  json["logprobs"] = logprobs_ && !output.tokens.empty() ? chat_logprobs(output, info_.token_name) : Json(nullptr);
+  json["finish_reason"] = finish_reason_json(output);
+  if (output.finished()) json["stop_reason"] = stop_reason_json(output);
+  if (info_.return_token_ids) json["token_ids"] = output.token_ids;
+  Json chunk = envelope(chunk_object());
+  chunk["choices"].push_back(std::move(json));
+  add_chunk_usage(chunk, output.usage);
+  return chunk;
+}
+
+}  // namespace quire

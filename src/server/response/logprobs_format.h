@@ -1,0 +1,33 @@
+// Log-probabilities in the three shapes that clients expect.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "api/async_llm.h"
+
+namespace quire {
+
+using TokenName = std::function<std::string(int32_t)>;
+
+/// Never below -9999.0 and never NaN, so that it is valid JSON.
+double wire_logprob(float logprob);
+
+/// Completions: {text_offset, token_logprobs, tokens, top_logprobs}. `offset` is the number of characters of the choice's text
+/// before this output; it is moved on by what the output adds.
+nlohmann::ordered_json completion_logprobs(const TextOutput& output, const TokenName& name, int64_t& offset);
+
+/// Chat: {content: [{token, logprob, bytes, top_logprobs: [...]}]}.
+nlohmann::ordered_json chat_logprobs(const TextOutput& output, const TokenName& name);
+
+/// [null, {"id": {logprob, rank, decoded_token}, ...}, ...], one entry per prompt token.
+nlohmann::ordered_json prompt_logprobs_json(std::span<const SampledToken> entries, const TokenName& name);
+
+/// The number of characters (code points) of UTF-8 text.
+int64_t count_characters(std::string_view text);
+
+}  // namespace quire

@@ -1,0 +1,71 @@
+// Parts that all answers have.
+#include "server/response/response_format.h"
+
+#include <iterator>
+
+namespace quire {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>&& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
+
+void merge_output(TextOutput& total, TextOutput&& next) {
+  total.text += next.text;
+  append(total.token_ids, std::move(next.token_ids));
+  append(total.tokens, std::move(next.tokens));
+  append(total.token_texts, std::move(next.token_texts));
+  append(total.prompt_logprobs, std::move(next.prompt_logprobs));
+  total.finish_reason = next.finish_reason;
+  total.stop_string = std::move(next.stop_string);
+  total.stop_token_id = next.stop_token_id;
+  total.error = std::move(next.error);
+  total.usage = next.usage;
+}
+
+Json usage_json(std::span<const RequestUsage> usages) {
+  int64_t prompt = 0, completion = 0, cached = 0;
+  for (const RequestUsage& usage : usages) {
+    prompt += usage.prompt_tokens;
+    completion += usage.completion_tokens;
+    cached += usage.cached_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"total_tokens", prompt + completion},
+          {"completion_tokens", completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+Json stop_reason_json(const TextOutput& output) {
+  if (output.stop_string) return *output.stop_string;
+  if (output.stop_token_id) return *output.stop_token_id;
+  return nullptr;
+}
+
+Json finish_reason_json(const TextOutput& output) {
+  if (!output.finished()) return nullptr;
+  return finish_reason_name(output.finish_reason);
+}
+
+Json ResponseFormat::envelope(const char* object) const {
+  return {{"id", info_.id}, {"object", object}, {"created", info_.created}, {"model", info_.model}, {"choices", Json::array()}};
+}
+
+void ResponseFormat::add_chunk_usage(Json& chunk, const RequestUsage& usage) const {
+  if (!info_.include_usage) return;
+  chunk["usage"] = info_.continuous_usage_stats ? usage_json({&usage, 1}) : Json(nullptr);
+}
+
+Json ResponseFormat::usage_chunk(std::span<const RequestUsage> usages) const {
+  Json chunk = envelope(chunk_object());
+  chunk["usage"] = usage_json(usages);
+  return chunk;
+}
+
+}  // namespace quire

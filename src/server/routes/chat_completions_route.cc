@@ -1,0 +1,36 @@
+// POST /v1/chat/completions.
+#include <nlohmann/json.hpp>
+
+#include "server/protocol/chat_request.h"
+#include "server/protocol/json_input.h"
+#include "server/response/chat_format.h"
+#include "server/response/error_response.h"
+#include "server/routes/routes.h"
+#include "server/routes/start_generation.h"
+
+namespace quire {
+
+namespace {
+
+Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
+  QUIRE_ASSIGN_OR_RETURN(const ChatRequest request, parse_chat_request(body, context.backend.rules()));
+  if (const auto model = resolve_model(context, request.model); !model.ok()) return model.error();
+  QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, context.backend.encode_chat(request.prompt));
+  if (ids.empty()) return invalid_argument("The chat template renders these messages to an empty prompt.", "messages");
+  std::vector<std::vector<int32_t>> prompts;
+  prompts.push_back(std::move(ids));
+  QUIRE_ASSIGN_OR_RETURN(ResponseInfo info, make_response_info(context, http, request, "chatcmpl", std::move(prompts)));
+  auto format =
+      std::make_unique<ChatFormat>(std::move(info), request.logprobs, request.sampling.prompt_logprobs.has_value());
+  start_generation(context, request, std::move(format), writer);
+  return {};
+}
+
+}  // namespace
+
+void serve_chat_completions(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+  if (const auto status = start(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
+}
+
+}  // namespace quire

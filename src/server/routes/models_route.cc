@@ -1,0 +1,80 @@
+// GET /v1/models and GET /v1/models/NAME.
+#include <cctype>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "server/protocol/json_input.h"
+#include "server/response/error_response.h"
+#include "server/routes/routes.h"
+
+namespace quire {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json permission(const ServerContext& context, const std::string& name) {
+  return {{"id", "modelperm-" + name},        {"object", "model_permission"}, {"created", context.started},
+          {"allow_create_engine", false},     {"allow_sampling", true},       {"allow_logprobs", true},
+          {"allow_search_indices", false},    {"allow_view", true},           {"allow_fine_tuning", false},
+          {"organization", "*"},              {"group", nullptr},             {"is_blocking", false}};
+}
+
+Json model_json(const ServerContext& context, const std::string& name) {
+  Json model = {{"id", name},
+                {"object", "model"},
+                {"created", context.started},
+                {"owned_by", "quire"},
+                {"root", context.backend.model_root()},
+                {"parent", nullptr},
+                {"max_model_len", context.backend.limits().max_model_len}};
+  model["permission"] = Json::array();
+  model["permission"].push_back(permission(context, name));
+  return model;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const int lower = std::tolower(static_cast<unsigned char>(c));
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/// Names may hold slashes, which clients send as %2F.
+std::string percent_decoded(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
+    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+    if (low < 0) {
+      result += text[i];
+      continue;
+    }
+    result += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return result;
+}
+
+void send_json(const Json& json, const std::shared_ptr<ResponseWriter>& writer) {
+  HttpResponse response;
+  response.body = to_wire(json);
+  writer->send(std::move(response));
+}
+
+}  // namespace
+
+void serve_models(ServerContext& context, const HttpRequest&, const std::shared_ptr<ResponseWriter>& writer) {
+  Json data = Json::array();
+  for (const std::string& name : context.model_names) data.push_back(model_json(context, name));
+  send_json({{"object", "list"}, {"data", std::move(data)}}, writer);
+}
+
+void serve_model(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+  constexpr std::string_view kPrefix = "/v1/models/";
+  const auto name = resolve_model(context, percent_decoded(std::string_view(request.path).substr(kPrefix.size())));
+  if (!name.ok()) return writer->send(error_response(name.error()));
+  send_json(model_json(context, name.value()), writer);
+}
+
+}  // namespace quire

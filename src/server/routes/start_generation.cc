@@ -1,0 +1,63 @@
+// Ids, token names, metrics: what a generation is given on its way.
+#include "server/routes/start_generation.h"
+
+#include <fmt/format.h>
+
+#include "server/generation.h"
+
+namespace quire {
+
+namespace {
+
+/// How logprobs name a token: its own text, or "token_id:N" where the request asks for that.
+std::function<std::string(int32_t)> token_namer(const ServingBackend& backend, bool as_ids) {
+  if (as_ids) return [](int32_t id) { return fmt::format("token_id:{}", id); };
+  return [&backend](int32_t id) {
+    const auto text = backend.decode({&id, 1}, false);
+    return text.ok() ? text.value() : std::string();
+  };
+}
+
+Generation::Observer metrics_observer(ServerContext& context, size_t choices, const SamplingParams& sampling) {
+  auto requests = std::make_shared<std::vector<Metrics::Request>>();
+  for (size_t i = 0; i < choices; ++i) requests->emplace_back(*context.metrics, sampling.max_tokens);
+  return [requests, metrics = context.metrics](size_t choice, const TextOutput& output) { (*requests)[choice].observe(output); };
+}
+
+}  // namespace
+
+Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request, const GenerationFields& fields,
+                                        const char* id_prefix, std::vector<std::vector<int32_t>> prompts) {
+  ResponseInfo info;
+  QUIRE_ASSIGN_OR_RETURN(info.model, resolve_model(context, fields.model));
+  info.id = fmt::format("{}-{}", id_prefix, choose_request_id(fields.request_id, request.header("X-Request-Id")));
+  info.created = unix_time();
+  info.prompts = std::move(prompts);
+  info.return_token_ids = fields.return_token_ids;
+  info.include_usage = fields.include_usage;
+  info.continuous_usage_stats = fields.continuous_usage_stats;
+  info.token_name = token_namer(context.backend, fields.return_tokens_as_token_ids);
+  return info;
+}
+
+void start_generation(ServerContext& context, const GenerationFields& fields, std::unique_ptr<ResponseFormat> format,
+                      const std::shared_ptr<ResponseWriter>& writer) {
+  const ResponseInfo& info = format->info();
+  std::vector<TextRequest> requests;
+  for (const std::vector<int32_t>& prompt : info.prompts) {
+    TextRequest request;
+    // Clients may repeat their ids; the engine's must be unique.
+    request.id = fmt::format("{}-{}", info.id, context.next_request.fetch_add(1));
+    request.prompt = prompt;
+    request.sampling = fields.sampling;
+    request.priority = fields.priority;
+    request.cache_salt = fields.cache_salt;
+    requests.push_back(std::move(request));
+  }
+  const HttpHeaders headers = {{"X-Request-Id", info.id.substr(info.id.find('-') + 1)}};
+  const size_t choices = requests.size();
+  Generation::start(context.backend, std::move(requests), std::move(format), writer, fields.stream, headers,
+                    metrics_observer(context, choices, fields.sampling));
+}
+
+}  // namespace quire

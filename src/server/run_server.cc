@@ -1,0 +1,101 @@
+// A process's life as a server: signals, drain, exit.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <iostream>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "server/async_llm_backend.h"
+#include "server/server.h"
+
+namespace quire {
+
+namespace {
+
+std::atomic<int> g_signal_event{-1};
+
+extern "C" void on_stop_signal(int) {
+  const int saved_errno = errno;
+  const uint64_t one = 1;
+  // The handler may do no more than this; a full counter would only mean that many signals wait already.
+  [[maybe_unused]] const ssize_t written = write(g_signal_event.load(), &one, sizeof one);
+  errno = saved_errno;
+}
+
+/// SIGINT and SIGTERM as something to wait for, while it lives.
+class StopSignals {
+ public:
+  StopSignals() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+    if (event_ < 0) throw StartupError("Cannot make an event descriptor for signals.");
+    g_signal_event.store(event_);
+    struct sigaction action = {};
+    action.sa_handler = on_stop_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGINT, &action, &old_interrupt_);
+    sigaction(SIGTERM, &action, &old_terminate_);
+  }
+  ~StopSignals() {
+    sigaction(SIGINT, &old_interrupt_, nullptr);
+    sigaction(SIGTERM, &old_terminate_, nullptr);
+    g_signal_event.store(-1);
+    close(event_);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// True when a signal came within the time; -1 waits for ever.
+  bool wait(int milliseconds) const {
+    pollfd descriptor = {event_, POLLIN, 0};
+    if (poll(&descriptor, 1, milliseconds) <= 0) return false;
+    uint64_t count = 0;
+    return read(event_, &count, sizeof count) == sizeof count;
+  }
+
+ private:
+  int event_;
+  struct sigaction old_interrupt_ = {}, old_terminate_ = {};
+};
+
+void drain(Server& server, const StopSignals& signals, std::chrono::seconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!server.idle()) {
+    if (signals.wait(20)) {
+      spdlog::warn("Second signal: ending without waiting for running requests.");
+      return;
+    }
+    if (std::chrono::steady_clock::now() >= end) {
+      spdlog::warn("Running requests did not finish within {} s; ending them.", timeout.count());
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+int run_server(const ServerOptions& options, AsyncLlm& llm) {
+  AsyncLlmBackend backend(llm);
+  const StopSignals signals;
+  auto started = Server::start(options, backend);
+  if (!started.ok()) {
+    std::cerr << "quire: " << started.error().message << std::endl;
+    return 1;
+  }
+  Server& server = *started.value();
+  llm.engine().set_step_observer([&server](int64_t tokens) { server.observe_step(tokens); });
+  std::cout << fmt::format("quire is listening on {} (OpenAI API under {}/v1)", server.url(), server.url()) << std::endl;
+  while (!signals.wait(-1)) {
+  }
+  spdlog::info("Stopping: running requests may finish within {} s.", options.shutdown_timeout.count());
+  server.begin_drain();
+  drain(server, signals, options.shutdown_timeout);
+  server.stop();
+  llm.engine().set_step_observer({});
+  return 0;
+}
+
+}  // namespace quire
