@@ -118,7 +118,7 @@ Result<std::optional<T>> GgufFile::find(std::string_view key) const {
   if (found == index_.end()) return std::optional<T>();
   const Value& value = values_[found->second];
   const auto wrong_type = [&] {
-    return invalid_argument(description_ + ": metadata " + quoted(key) + " must be " +
+    return invalid_argument(description_ + ": metadata " + quote_name(key) + " must be " +
                             (Element<T>::kIsArray ? "a list, each entry " : "") + kExpected<Item>);
   };
   if (value.is_array != Element<T>::kIsArray) return wrong_type();
@@ -142,7 +142,7 @@ Result<std::optional<T>> GgufFile::find(std::string_view key) const {
 template <typename T>
 Result<T> GgufFile::get(std::string_view key) const {
   QUIRE_ASSIGN_OR_RETURN(auto value, find<T>(key));
-  if (!value) return not_found(description_ + " lacks metadata " + quoted(key));
+  if (!value) return not_found(description_ + " lacks metadata " + quote_name(key));
   return *std::move(value);
 }
 

@@ -98,7 +98,7 @@ Status GgufFile::Parser::parse_value() {
     value.type = static_cast<GgufValueType>(reader_.read<uint32_t>());
     value.count = reader_.read<uint64_t>();
     if (value.type == GgufValueType::kArray) {
-      return unsupported(file_.description_ + ": metadata " + quoted(value.key) + " is an array of arrays");
+      return unsupported(file_.description_ + ": metadata " + quote_name(value.key) + " is an array of arrays");
     }
   }
   if (value.type == GgufValueType::kString) {
@@ -106,14 +106,14 @@ Status GgufFile::Parser::parse_value() {
   } else {
     const size_t size = gguf_value_size(value.type);
     if (size == 0) {
-      return malformed("metadata " + quoted(value.key) + " has unknown type " +
+      return malformed("metadata " + quote_name(value.key) + " has unknown type " +
                        std::to_string(static_cast<uint32_t>(value.type)));
     }
     value.payload = reader_.take(checked_multiply(value.count, size).value_or(UINT64_MAX));
   }
-  if (reader_.failed()) return cut_short("metadata " + quoted(value.key));
+  if (reader_.failed()) return cut_short("metadata " + quote_name(value.key));
   if (!file_.index_.emplace(value.key, file_.values_.size()).second) {
-    return malformed("metadata " + quoted(value.key) + " appears twice");
+    return malformed("metadata " + quote_name(value.key) + " appears twice");
   }
   file_.values_.push_back(value);
   return {};
@@ -132,7 +132,7 @@ Status GgufFile::Parser::parse_tensor() {
   tensor.name = reader_.take_string(name_bytes);
   const auto dimensions = reader_.read<uint32_t>();
   if (dimensions > kMaxDimensions) {
-    return malformed("tensor " + quoted(tensor.name) + " claims " + std::to_string(dimensions) + " dimensions");
+    return malformed("tensor " + quote_name(tensor.name) + " claims " + std::to_string(dimensions) + " dimensions");
   }
   tensor.shape.resize(dimensions);
   for (uint32_t i = 0; i < dimensions; ++i) tensor.shape[dimensions - 1 - i] = reader_.read<int64_t>();
@@ -141,7 +141,7 @@ Status GgufFile::Parser::parse_tensor() {
   if (reader_.failed()) return cut_short("its table of tensors");
   tensor.type = find_ggml_type(type_number);
   if (tensor.type == nullptr) {
-    return unsupported(file_.description_ + ": tensor " + quoted(tensor.name) + " has unknown type number " +
+    return unsupported(file_.description_ + ": tensor " + quote_name(tensor.name) + " has unknown type number " +
                        std::to_string(type_number) + "; readable types are " + readable_ggml_types());
   }
   QUIRE_RETURN_IF_ERROR(measure_tensor(tensor));
@@ -152,16 +152,16 @@ Status GgufFile::Parser::parse_tensor() {
 Status GgufFile::Parser::measure_tensor(GgufTensor& tensor) const {
   const auto elements = checked_elements(tensor.shape);
   if (!elements || *elements == 0) {
-    return malformed("the dimensions of tensor " + quoted(tensor.name) + " are zero, negative or too large");
+    return malformed("the dimensions of tensor " + quote_name(tensor.name) + " are zero, negative or too large");
   }
   const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
   if (row % tensor.type->block_size != 0) {
-    return malformed("the rows of tensor " + quoted(tensor.name) + " have " + std::to_string(row) +
+    return malformed("the rows of tensor " + quote_name(tensor.name) + " have " + std::to_string(row) +
                      " elements, not whole blocks of type " + tensor.type->name);
   }
   const auto blocks = static_cast<uint64_t>(*elements) / tensor.type->block_size;
   const auto bytes = checked_multiply(blocks, tensor.type->block_bytes);
-  if (!bytes) return malformed("the size of tensor " + quoted(tensor.name) + " overflows");
+  if (!bytes) return malformed("the size of tensor " + quote_name(tensor.name) + " overflows");
   tensor.bytes = *bytes;
   return {};
 }
@@ -177,13 +177,13 @@ Status GgufFile::Parser::locate_tensors() {
   const uint64_t file_size = file_.bytes_.size();
   std::unordered_set<std::string_view> names;
   for (GgufTensor& tensor : file_.tensors_) {
-    if (!names.insert(tensor.name).second) return malformed("tensor " + quoted(tensor.name) + " appears twice");
-    if (tensor.offset % unit != 0) return malformed("tensor " + quoted(tensor.name) + " is not aligned");
+    if (!names.insert(tensor.name).second) return malformed("tensor " + quote_name(tensor.name) + " appears twice");
+    if (tensor.offset % unit != 0) return malformed("tensor " + quote_name(tensor.name) + " is not aligned");
     const auto begin = checked_add(data_begin, tensor.offset);
     const auto end = begin ? checked_add(*begin, tensor.bytes) : std::nullopt;
-    if (!end) return malformed("the offset of tensor " + quoted(tensor.name) + " overflows");
+    if (!end) return malformed("the offset of tensor " + quote_name(tensor.name) + " overflows");
     if (*end > file_size) {
-      return malformed("tensor " + quoted(tensor.name) + " needs the file to have " + std::to_string(*end) +
+      return malformed("tensor " + quote_name(tensor.name) + " needs the file to have " + std::to_string(*end) +
                        " bytes, it has " + std::to_string(file_size) +
                        "; it may not be fully downloaded, get it again");
     }
@@ -199,7 +199,8 @@ Status GgufFile::Parser::check_overlaps() const {
   std::ranges::sort(ordered, {}, [](const GgufTensor* tensor) { return tensor->offset; });
   for (size_t i = 1; i < ordered.size(); ++i) {
     if (ordered[i - 1]->offset + ordered[i - 1]->bytes > ordered[i]->offset) {
-      return malformed("tensors " + quoted(ordered[i - 1]->name) + " and " + quoted(ordered[i]->name) + " overlap");
+      return malformed("tensors " + quote_name(ordered[i - 1]->name) + " and " + quote_name(ordered[i]->name) +
+                       " overlap");
     }
   }
   return {};

@@ -20,12 +20,12 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
-  double factor = 1.0;                                     ///< linear, dynamic, yarn, llama3
-  int64_t original_max_position_embeddings = 0;            ///< yarn, llama3, dynamic; 0 where not given
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;    ///< llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                ///< yarn
+  double factor = 1.0;                                             ///< linear, dynamic, yarn, llama3
+  int64_t original_max_position_embeddings = 0;                    ///< yarn, llama3, dynamic; 0 where not given
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;            ///< llama3
+  double beta_fast = 32.0, beta_slow = 1.0;                        ///< yarn
   std::optional<double> attention_factor, mscale, mscale_all_dim;  ///< yarn
-  bool truncate = true;                                    ///< yarn
+  bool truncate = true;                                            ///< yarn
 };
 
 /// Sampling defaults and stop tokens of generation_config.json.
@@ -57,14 +57,14 @@ struct ModelConfig {
   std::optional<int64_t> sliding_window;  ///< absent when the model or its use_sliding_window says none
   std::vector<LayerType> layer_types;     ///< one per layer
   RopeConfig rope;
-  DType dtype = DType::kFloat32;          ///< the checkpoint's own (torch_dtype / dtype), else its tensors' most common
+  DType dtype = DType::kFloat32;  ///< the checkpoint's own (torch_dtype / dtype), else its tensors' most common
   std::optional<int32_t> bos_token_id, pad_token_id;
-  std::vector<int32_t> eos_token_ids;     ///< of config.json and generation_config.json together
+  std::vector<int32_t> eos_token_ids;  ///< of config.json and generation_config.json together
   GenerationConfig generation;
 };
 
-/// Reads and judges `folder`/config.json and, where it exists, generation_config.json. Unknown architectures are left to the registry;
-/// an activation, rope type or field that changes the result and is not handled is refused by name.
+/// Reads and judges `folder`/config.json and, where it exists, generation_config.json. Unknown architectures are left
+/// to the registry; an activation, rope type or field that changes the result and is not handled is refused by name.
 Result<ModelConfig> load_model_config(const std::filesystem::path& folder);
 
 }  // namespace quire

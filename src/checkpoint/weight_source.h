@@ -27,7 +27,8 @@ struct WeightInfo {
   int64_t cols() const;
 };
 
-/// Reads a checkpoint's tensors. Everything about offsets, sizes and types was checked when it was opened. Thread-safe for reading.
+/// Reads a checkpoint's tensors. Everything about offsets, sizes and types was checked when it was opened. Thread-safe
+/// for reading.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -37,9 +38,10 @@ class WeightSource {
   /// The tensor of that name, or nullptr.
   virtual const WeightInfo* find(std::string_view name) const = 0;
 
-  /// Rows [begin, begin + count). Lent straight from the mapped file where its type is float32, bfloat16 or float16, else dequantized into `scratch`
-  /// (resized as needed) as float32; valid until `scratch` or the source changes.
-  virtual Result<MatrixView> read_rows(const WeightInfo& weight, int64_t begin, int64_t count, std::vector<float>& scratch) const = 0;
+  /// Rows [begin, begin + count). Lent straight from the mapped file where its type is float32, bfloat16 or float16,
+  /// else dequantized into `scratch` (resized as needed) as float32; valid until `scratch` or the source changes.
+  virtual Result<MatrixView> read_rows(const WeightInfo& weight, int64_t begin, int64_t count,
+                                       std::vector<float>& scratch) const = 0;
 
   /// The tensor is not needed any more: its pages may leave memory.
   virtual void release(const WeightInfo& weight) const = 0;
@@ -56,8 +58,9 @@ struct Checkpoint {
   std::unique_ptr<WeightSource> weights;
 };
 
-/// Opens a Hugging Face folder (model.safetensors or model.safetensors.index.json) or a .gguf file. Quantized checkpoints of kinds that are not built
-/// (GPTQ, AWQ, ...), pickles, pointer files and damaged files are refused by name with what to do.
+/// Opens a Hugging Face folder (model.safetensors or model.safetensors.index.json) or a .gguf file. Quantized
+/// checkpoints of kinds that are not built (GPTQ, AWQ, ...), pickles, pointer files and damaged files are refused by
+/// name with what to do.
 Result<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 }  // namespace quire

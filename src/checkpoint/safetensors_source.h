@@ -1,0 +1,22 @@
+// A model's safetensors shards as a WeightSource.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/safetensors_file.h"
+#include "checkpoint/weight_source.h"
+
+namespace quire {
+
+/// Opens model.safetensors, or the shards that model.safetensors.index.json names. Index and shards must agree: no
+/// missing shard, no listed tensor that no shard has, no tensor in two shards, no shard outside the folder.
+Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder);
+
+/// One opened file or several as a source; a name in two of them is refused.
+Result<std::unique_ptr<WeightSource>> make_safetensors_source(std::vector<SafetensorsFile> files,
+                                                              std::string description);
+
+}  // namespace quire
