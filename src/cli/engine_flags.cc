@@ -18,7 +18,12 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
              into(&arguments.chat_template))
       .value("--generation-config", "auto|vllm",
              "auto: sampling defaults from the model's generation_config.json; vllm: ignore that file (default: auto)",
-             into_choice(&arguments.generation_config, {"auto", "vllm"}))
+             [&config](const std::string& text) -> Status {
+               std::string choice;
+               QUIRE_RETURN_IF_ERROR(into_choice(&choice, {"auto", "vllm"})(text));
+               config.use_generation_config = choice == "auto";
+               return {};
+             })
       .value("--dtype", "TYPE",
              "Storage type of unquantized weights: auto (the file's own), float32 or float, bfloat16, float16 or half "
              "(default: auto)",

@@ -11,9 +11,8 @@ namespace quire::cli {
 /// An engine's settings as the command line gives them.
 struct EngineArguments {
   EngineConfig config;
-  std::string tokenizer;                   ///< --tokenizer; empty: the model's own
-  std::string chat_template;               ///< --chat-template: a path or the template's text; empty: the model's own
-  std::string generation_config = "auto";  ///< "auto" or "vllm"
+  std::string tokenizer;      ///< --tokenizer; empty: the model's own
+  std::string chat_template;  ///< --chat-template: a path or the template's text; empty: the model's own
 };
 
 /// Adds the model and engine groups, and the vLLM flags that are not built (hidden; refused by name when given).

@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/local_model.h"
 #include "cli/text_backend.h"
+#include "server/async_llm_backend.h"
 
 namespace quire::cli {
 namespace {
@@ -26,15 +27,9 @@ class LocalBackend : public TextBackend {
   std::string model_name() const override { return llm_->engine_config().model; }
 
   Result<GenerationStats> chat(const nlohmann::ordered_json& messages, const TextSink& sink) override {
-    const TextAssets& text = llm_->text();
-    if (!text.chat_template) return unsupported("The model has no chat template; give one with --chat-template");
-    nlohmann::ordered_json context = {{"messages", messages},
-                                      {"add_generation_prompt", true},
-                                      {"bos_token", text.bos_token},
-                                      {"eos_token", text.eos_token},
-                                      {"tools", nullptr}};
-    QUIRE_ASSIGN_OR_RETURN(const std::string rendered, text.chat_template->render(context));
-    QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, llm_->tokenizer().encode(rendered, false));
+    Conversation conversation;
+    conversation.messages = messages;
+    QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, AsyncLlmBackend(*llm_).encode_chat(conversation));
     SamplingParams sampling = llm_->default_sampling_params();
     sampling.max_tokens = options_.max_tokens;
     return generate(std::move(prompt), std::move(sampling), sink);

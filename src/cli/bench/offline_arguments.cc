@@ -1,0 +1,39 @@
+#include "cli/bench/offline_arguments.h"
+
+#include <fmt/format.h>
+
+#include "cli/bench/offline_load.h"
+#include "cli/local_model.h"
+
+namespace quire::cli {
+
+void add_offline_flags(FlagSet& flags, OfflineArguments& a) {
+  a.engine.config.offline = true;
+  flags.group("Benchmark")
+      .value("--input-len", "N", fmt::format("Prompt tokens (default: {})", a.shape.input_len),
+             into_size(&a.shape.input_len, 1))
+      .value("--output-len", "N", fmt::format("Output tokens (default: {})", a.shape.output_len),
+             into_size(&a.shape.output_len, 1))
+      .value("--temperature", "T", "Sampling temperature, 0: greedy (default: 0)", into(&a.temperature, 0, 2))
+      .value("--output-json", "PATH", "Write the result as JSON too", into(&a.output_json))
+      .flag("--disable-tqdm", "No progress bar", &a.disable_progress);
+  flags.group("Model").value("--model", "PATH", "A Hugging Face folder or a .gguf file", into(&a.engine.config.model));
+  add_engine_flags(flags, a.engine);
+  add_log_flags(flags, a.log);
+}
+
+std::unique_ptr<AsyncLlm> start_offline(OfflineArguments& a) {
+  if (a.engine.config.model.empty()) throw FlagError("The benchmark needs a model: give one with --model PATH.");
+  check_engine_arguments(a.engine);
+  const LogSetup log(a.log);
+  std::unique_ptr<AsyncLlm> llm = start_local_model(a.engine, true);
+  const int64_t length = a.shape.prefix_len + a.shape.input_len + a.shape.output_len;
+  if (length > llm->limits().max_model_len) {
+    throw StartupError(fmt::format("--input-len and --output-len make {} tokens, but the model's context has {}",
+                                   length, llm->limits().max_model_len));
+  }
+  draw_from_vocabulary(a.shape, llm->limits().vocab_size);
+  return llm;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,66 @@
+// `quire serve`: a model behind the OpenAI API.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/engine_flags.h"
+#include "cli/flag_set.h"
+#include "cli/local_model.h"
+#include "cli/log.h"
+#include "cli/server_flags.h"
+#include "cli/version.h"
+#include "server/server.h"
+
+namespace quire::cli {
+namespace {
+
+struct Arguments {
+  EngineArguments engine;
+  ServerArguments server;
+  LogArguments log;
+  std::string model_flag;
+};
+
+/// The positional MODEL; vLLM's older spelling --model says the same.
+void settle_model(Arguments& a) {
+  std::string& model = a.engine.config.model;
+  if (!model.empty() && !a.model_flag.empty() && model != a.model_flag) {
+    throw FlagError(fmt::format("MODEL is given twice: '{}' and --model '{}'.", model, a.model_flag));
+  }
+  if (model.empty()) model = a.model_flag;
+  if (model.empty())
+    throw FlagError("'quire serve' needs a model: quire serve PATH, a Hugging Face folder or a .gguf file.");
+}
+
+int run(Arguments& a) {
+  settle_model(a);
+  check_engine_arguments(a.engine);
+  settle_api_keys(a.server);
+  if (a.server.disable_log_stats) a.server.options.stats_interval = std::chrono::hours(24 * 365);
+  const LogSetup log(a.log);
+  spdlog::info("quire {}", version());
+  const auto begin = std::chrono::steady_clock::now();
+  const std::unique_ptr<AsyncLlm> llm = start_local_model(a.engine, true);
+  spdlog::info("Ready after {:.2f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return run_server(a.server.options, *llm);
+}
+
+}  // namespace
+
+Command add_serve_command(CLI::App& parent) {
+  CLI::App* const app = parent.add_subcommand("serve", "Serve a model with an OpenAI-compatible API");
+  const auto arguments = std::make_shared<Arguments>();
+  FlagSet flags(*app);
+  flags.positional("MODEL", "A Hugging Face folder or a .gguf file", &arguments->engine.config.model);
+  flags.group("").value("--model", "PATH", "", into(&arguments->model_flag));
+  add_server_flags(flags, arguments->server);
+  add_engine_flags(flags, arguments->engine);
+  add_log_flags(flags, arguments->log);
+  return {app, [arguments] { return run(*arguments); }};
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,20 @@
+// The flags of ServerOptions.
+#pragma once
+
+#include "cli/flag_set.h"
+#include "server/server.h"
+
+namespace quire::cli {
+
+/// What serve's flags say beside the engine's.
+struct ServerArguments {
+  ServerOptions options;
+  bool disable_log_stats = false;
+};
+
+void add_server_flags(FlagSet& flags, ServerArguments& arguments);
+
+/// Keys of --api-key, or where none is given of VLLM_API_KEY and QUIRE_API_KEY. An empty --api-key throws FlagError.
+void settle_api_keys(ServerArguments& arguments);
+
+}  // namespace quire::cli
