@@ -12,7 +12,7 @@ class AsyncLlmBackend final : public ServingBackend {
   explicit AsyncLlmBackend(AsyncLlm& llm);
 
   Result<std::vector<int32_t>> encode(std::string_view text, bool add_special_tokens) const override;
-  Result<std::vector<int32_t>> encode_chat(const ChatPrompt& prompt) const override;
+  Result<std::vector<int32_t>> encode_chat(const Conversation& prompt) const override;
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
   std::optional<std::string> id_to_token(int32_t id) const override;
   RequestRules rules() const override;

@@ -18,8 +18,9 @@ class ApiKeys {
  public:
   explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
-  /// Nothing when the request may pass, else the sentence for a 401. /health, /ping and /metrics pass always; the comparison is
-  /// with the path exactly as sent, and routes match it exactly too, so no other spelling of a guarded path gets by.
+  /// Nothing when the request may pass, else the sentence for a 401. /health, /ping and /metrics pass always; the
+  /// comparison is with the path exactly as sent, and routes match it exactly too, so no other spelling of a guarded
+  /// path gets by.
   std::optional<std::string> refuse(const HttpRequest& request) const;
 
  private:

@@ -1,4 +1,5 @@
-// Collecting and streaming. The mutex is held while an answer is built or written, never while the engine is asked to abort.
+// Collecting and streaming. The mutex is held while an answer is built or written, never while the engine is asked to
+// abort.
 #include "server/generation.h"
 
 #include "server/protocol/json_input.h"
@@ -18,15 +19,20 @@ Error error_of(const TextOutput& output) {
 
 }  // namespace
 
-Generation::Generation(ServingBackend& backend, std::unique_ptr<ResponseFormat> format, std::shared_ptr<ResponseWriter> writer,
-                       bool stream, HttpHeaders headers, Observer observer)
-    : backend_(backend), format_(std::move(format)), writer_(std::move(writer)), stream_(stream), headers_(std::move(headers)),
+Generation::Generation(ServingBackend& backend, std::unique_ptr<ResponseFormat> format,
+                       std::shared_ptr<ResponseWriter> writer, bool stream, HttpHeaders headers, Observer observer)
+    : backend_(backend),
+      format_(std::move(format)),
+      writer_(std::move(writer)),
+      stream_(stream),
+      headers_(std::move(headers)),
       observer_(std::move(observer)) {}
 
-void Generation::start(ServingBackend& backend, std::vector<TextRequest> requests, std::unique_ptr<ResponseFormat> format,
-                       std::shared_ptr<ResponseWriter> writer, bool stream, HttpHeaders headers, Observer observer) {
-  const std::shared_ptr<Generation> self(new Generation(backend, std::move(format), std::move(writer), stream,
-                                                        std::move(headers), std::move(observer)));
+void Generation::start(ServingBackend& backend, std::vector<TextRequest> requests,
+                       std::unique_ptr<ResponseFormat> format, std::shared_ptr<ResponseWriter> writer, bool stream,
+                       HttpHeaders headers, Observer observer) {
+  const std::shared_ptr<Generation> self(
+      new Generation(backend, std::move(format), std::move(writer), stream, std::move(headers), std::move(observer)));
   self->submit_all(std::move(requests));
 }
 

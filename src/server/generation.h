@@ -14,8 +14,8 @@
 
 namespace quire {
 
-/// Submits one TextRequest per choice and answers `writer`. The client's disconnect, a stream that cannot be written and a failed
-/// choice abort what still runs. Kept alive by the engine's callbacks.
+/// Submits one TextRequest per choice and answers `writer`. The client's disconnect, a stream that cannot be written
+/// and a failed choice abort what still runs. Kept alive by the engine's callbacks.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   /// Tells metrics of each output; may be empty. `first` and `previous` time points are kept by the caller.
@@ -46,9 +46,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Observer observer_;
 
   std::mutex mutex_;
-  std::vector<std::string> ids_;                        ///< of the submitted requests
-  std::vector<TextOutput> choices_;                     ///< plain answers: everything so far; streams: the usage only
-  std::vector<std::pair<size_t, TextOutput>> early_;    ///< outputs that came before all choices were submitted
+  std::vector<std::string> ids_;                      ///< of the submitted requests
+  std::vector<TextOutput> choices_;                   ///< plain answers: everything so far; streams: the usage only
+  std::vector<std::pair<size_t, TextOutput>> early_;  ///< outputs that came before all choices were submitted
   size_t unfinished_ = 0;
   bool open_ = false, done_ = false, abort_wanted_ = false;
 };

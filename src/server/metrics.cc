@@ -1,11 +1,11 @@
 // Buckets, observation and the text format (prometheus-cpp's serializer).
 #include "server/metrics.h"
 
-#include <algorithm>
-#include <chrono>
-
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <chrono>
 
 namespace quire {
 
@@ -30,10 +30,11 @@ std::vector<double> one_two_five(int64_t limit) {
   return bounds;
 }
 
-const std::vector<double> kFirstTokenSeconds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1,
-                                                2.5,  5,    7.5, 10,  20,  40,  80,  160, 640, 2560};
-const std::vector<double> kTokenSeconds = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
-const std::vector<double> kRequestSeconds = {.3, .5, .8, 1,  1.5, 2,  2.5, 5,   10,  15,  20,
+const std::vector<double> kFirstTokenSeconds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                                1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+const std::vector<double> kTokenSeconds = {.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                           .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
+const std::vector<double> kRequestSeconds = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                              30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 const std::vector<double> kStepTokens = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 
@@ -47,7 +48,8 @@ void Histogram::observe(double value, uint64_t times) {
 
 struct Metrics::Histograms {
   explicit Histograms(int64_t max_model_len)
-      : prompt_tokens(one_two_five(max_model_len)), generation_tokens(one_two_five(max_model_len)),
+      : prompt_tokens(one_two_five(max_model_len)),
+        generation_tokens(one_two_five(max_model_len)),
         params_max_tokens(one_two_five(max_model_len)) {}
 
   Histogram iteration_tokens{kStepTokens};
@@ -60,7 +62,9 @@ struct Metrics::Histograms {
 };
 
 Metrics::Metrics(std::string model_name, const EngineLimits& limits)
-    : model_name_(std::move(model_name)), limits_(limits), histograms_(std::make_unique<Histograms>(limits.max_model_len)) {}
+    : model_name_(std::move(model_name)),
+      limits_(limits),
+      histograms_(std::make_unique<Histograms>(limits.max_model_len)) {}
 
 Metrics::~Metrics() = default;
 
@@ -81,7 +85,8 @@ void Metrics::Request::observe(const TextOutput& output) {
     if (!has_first_) {
       metrics_.histograms_->time_to_first_token.observe(std::max(0.0, now - arrival));
     } else {
-      metrics_.histograms_->inter_token_latency.observe(std::max(0.0, now - last_token_) / static_cast<double>(tokens), tokens);
+      metrics_.histograms_->inter_token_latency.observe(std::max(0.0, now - last_token_) / static_cast<double>(tokens),
+                                                        tokens);
     }
     has_first_ = true;
     last_token_ = now;
@@ -164,7 +169,8 @@ void Exposition::labelled(const char* name, const char* help, MetricType type, c
   families_.push_back(std::move(family));
 }
 
-void Exposition::info(const char* name, const char* help, const std::vector<std::pair<std::string, std::string>>& labels) {
+void Exposition::info(const char* name, const char* help,
+                      const std::vector<std::pair<std::string, std::string>>& labels) {
   Sample sample{{}, 1};
   for (const auto& [label, text] : labels) sample.labels.push_back({label, text});
   add(name, help, MetricType::Gauge, sample);
@@ -188,11 +194,13 @@ void add_engine(Exposition& out, const EngineStats& stats) {
   out.gauge("vllm:num_requests_running", "Requests in the running batch.", static_cast<double>(stats.running));
   out.gauge("vllm:num_requests_waiting", "Requests waiting to be scheduled.", static_cast<double>(stats.waiting));
   out.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 1 is all of it.", stats.kv_cache_usage);
-  out.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", stats.prefix_cache_queries);
+  out.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+              stats.prefix_cache_queries);
   out.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.prefix_cache_hits);
   out.counter("vllm:num_preemptions_total", "Running requests that were preempted.", stats.preemptions);
   out.counter("vllm:prompt_tokens_total", "Prompt tokens processed.", stats.prompt_tokens);
-  out.counter("vllm:prompt_tokens_cached_total", "Prompt tokens taken from the prefix cache.", stats.prompt_tokens_cached);
+  out.counter("vllm:prompt_tokens_cached_total", "Prompt tokens taken from the prefix cache.",
+              stats.prompt_tokens_cached);
   out.counter("vllm:generation_tokens_total", "Tokens generated.", stats.generation_tokens);
   out.labelled("vllm:request_success_total", "Finished requests by reason.", MetricType::Counter, "finished_reason",
                {{"stop", static_cast<double>(stats.finished_stop)},
@@ -206,8 +214,9 @@ void add_engine(Exposition& out, const EngineStats& stats) {
 std::string Metrics::serialize(const EngineStats& stats) const {
   Exposition out(model_name_);
   add_engine(out, stats);
-  out.info("vllm:cache_config_info", "Settings of the KV cache.",
-           {{"block_size", std::to_string(limits_.block_size)}, {"num_gpu_blocks", std::to_string(limits_.num_blocks)}});
+  out.info(
+      "vllm:cache_config_info", "Settings of the KV cache.",
+      {{"block_size", std::to_string(limits_.block_size)}, {"num_gpu_blocks", std::to_string(limits_.num_blocks)}});
   const std::lock_guard lock(mutex_);
   const Histograms& h = *histograms_;
   out.histogram("vllm:iteration_tokens_total", "Tokens computed per engine step.", h.iteration_tokens);

@@ -1,9 +1,9 @@
 // Route lookup.
 #include "server/router.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "server/response/error_response.h"
 
@@ -31,15 +31,16 @@ void Router::handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer)
     if (route.method == "GET") allowed += ", HEAD";
   }
   if (allowed.empty()) {
-    return writer->send(error_response(404, fmt::format("There is no route {} {}.", method.substr(0, 20), request.path.substr(0, 200))));
+    return writer->send(error_response(
+        404, fmt::format("There is no route {} {}.", method.substr(0, 20), request.path.substr(0, 200))));
   }
   allowed += ", OPTIONS";
   HttpResponse response;
   if (method == "OPTIONS") {
     response.status = 204;
   } else {
-    response = error_response(
-        405, fmt::format("{} does not take {}; it takes {}.", request.path.substr(0, 200), method.substr(0, 20), allowed));
+    response = error_response(405, fmt::format("{} does not take {}; it takes {}.", request.path.substr(0, 200),
+                                               method.substr(0, 20), allowed));
   }
   response.headers.emplace_back("Allow", allowed);
   writer->send(std::move(response));

@@ -10,7 +10,8 @@
 
 namespace quire {
 
-/// Paths match byte for byte: no decoding, no collapsing of slashes, no trailing slash. So there is one spelling of each route.
+/// Paths match byte for byte: no decoding, no collapsing of slashes, no trailing slash. So there is one spelling of
+/// each route.
 class Router {
  public:
   using Handler = std::function<void(HttpRequest, std::shared_ptr<ResponseWriter>)>;
@@ -19,7 +20,8 @@ class Router {
   /// Matches every path that begins with `prefix` and goes on.
   void add_prefix(std::string method, std::string prefix, Handler handler);
 
-  /// Calls the route's handler; HEAD is served as GET and OPTIONS tells the methods. Unknown paths are 404, wrong methods 405.
+  /// Calls the route's handler; HEAD is served as GET and OPTIONS tells the methods. Unknown paths are 404, wrong
+  /// methods 405.
   void handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) const;
 
  private:

@@ -1,14 +1,14 @@
 // A process's life as a server: signals, drain, exit.
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <iostream>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "server/async_llm_backend.h"
 #include "server/server.h"
@@ -87,7 +87,8 @@ int run_server(const ServerOptions& options, AsyncLlm& llm) {
   }
   Server& server = *started.value();
   llm.engine().set_step_observer([&server](int64_t tokens) { server.observe_step(tokens); });
-  std::cout << fmt::format("quire is listening on {} (OpenAI API under {}/v1)", server.url(), server.url()) << std::endl;
+  std::cout << fmt::format("quire is listening on {} (OpenAI API under {}/v1)", server.url(), server.url())
+            << std::endl;
   while (!signals.wait(-1)) {
   }
   spdlog::info("Stopping: running requests may finish within {} s.", options.shutdown_timeout.count());

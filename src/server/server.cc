@@ -24,9 +24,13 @@ std::vector<std::string> model_names(const ServerOptions& options, const Serving
 
 struct Server::Impl {
   Impl(const ServerOptions& server_options, ServingBackend& backend)
-      : options(server_options), keys(server_options.api_keys), names(model_names(server_options, backend)),
-        metrics(std::make_shared<Metrics>(names.front(), backend.limits())), pool(server_options.text_threads, server_options.max_queued_texts),
-        context{backend, metrics, pool, names, server_options.version, unix_time()}, router(make_router(context)),
+      : options(server_options),
+        keys(server_options.api_keys),
+        names(model_names(server_options, backend)),
+        metrics(std::make_shared<Metrics>(names.front(), backend.limits())),
+        pool(server_options.text_threads, server_options.max_queued_texts),
+        context{backend, metrics, pool, names, server_options.version, unix_time()},
+        router(make_router(context)),
         stats_log([&backend] { return backend.stats(); }, server_options.stats_interval) {}
 
   HttpCallbacks callbacks() {
@@ -62,8 +66,9 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Serv
   QUIRE_ASSIGN_OR_RETURN(impl->http, HttpServer::start({options.host, options.port, options.io_threads, options.limits},
                                                        impl->callbacks()));
   if (options.api_keys.empty() && !is_loopback(options.host)) {
-    spdlog::warn("Listening on {} without an API key: everybody who reaches this address can use the model. Set --api-key.",
-                 options.host);
+    spdlog::warn(
+        "Listening on {} without an API key: everybody who reaches this address can use the model. Set --api-key.",
+        options.host);
   }
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

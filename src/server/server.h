@@ -16,14 +16,14 @@ namespace quire {
 /// Flags of `quire serve` that are the server's own.
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;                            ///< 0: any free port
-  std::vector<std::string> api_keys;               ///< --api-key, several; none: open to all
-  std::vector<std::string> served_model_names;     ///< --served-model-name; none: the model as named on the command line
+  uint16_t port = 8000;                         ///< 0: any free port
+  std::vector<std::string> api_keys;            ///< --api-key, several; none: open to all
+  std::vector<std::string> served_model_names;  ///< --served-model-name; none: the model as named on the command line
   std::string version = "0.1.0";
-  std::chrono::seconds shutdown_timeout{30};       ///< --shutdown-timeout: how long running requests may go on after SIGTERM
+  std::chrono::seconds shutdown_timeout{30};  ///< --shutdown-timeout: how long running requests may go on after SIGTERM
   std::chrono::milliseconds stats_interval{10'000};
-  int text_threads = 2;                            ///< that parse, render and tokenize
-  size_t max_queued_texts = 4096;                  ///< requests waiting for one of them; beyond: 503
+  int text_threads = 2;            ///< that parse, render and tokenize
+  size_t max_queued_texts = 4096;  ///< requests waiting for one of them; beyond: 503
   int io_threads = 2;
   HttpLimits limits;
 };
@@ -54,8 +54,9 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Serves until SIGINT or SIGTERM: then new requests get 503, running ones may finish within shutdown_timeout, and a second signal
-/// ends at once. Prints the URL when ready. Returns the exit code: 0 after a drain, 1 when the address is not free.
+/// Serves until SIGINT or SIGTERM: then new requests get 503, running ones may finish within shutdown_timeout, and a
+/// second signal ends at once. Prints the URL when ready. Returns the exit code: 0 after a drain, 1 when the address is
+/// not free.
 int run_server(const ServerOptions& options, AsyncLlm& llm);
 
 }  // namespace quire

@@ -1,12 +1,12 @@
 // Names, ids and time.
 #include "server/server_context.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <random>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace quire {
 
@@ -16,7 +16,8 @@ constexpr size_t kMaxIdBytes = 256;
 
 /// Ids go into response headers and logs: printable ASCII only.
 bool is_sane_id(std::string_view id) {
-  return !id.empty() && id.size() <= kMaxIdBytes && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 127; });
+  return !id.empty() && id.size() <= kMaxIdBytes &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
 std::string random_id() {
@@ -28,7 +29,8 @@ std::string random_id() {
 
 Result<std::string> resolve_model(const ServerContext& context, const std::optional<std::string>& asked) {
   if (!asked || asked->empty()) return context.model_names.front();
-  if (std::find(context.model_names.begin(), context.model_names.end(), *asked) != context.model_names.end()) return *asked;
+  if (std::find(context.model_names.begin(), context.model_names.end(), *asked) != context.model_names.end())
+    return *asked;
   return not_found(fmt::format("The model '{}' does not exist; this server has: {}.", asked->substr(0, 200),
                                fmt::join(context.model_names, ", ")),
                    "model");

@@ -19,12 +19,13 @@ struct ServerContext {
   TaskPool& pool;
   std::vector<std::string> model_names;  ///< at least one; the first is the default
   std::string version;
-  int64_t started = 0;                   ///< seconds since 1970
-  std::atomic<bool> draining{false};     ///< shutting down: no new work
+  int64_t started = 0;                ///< seconds since 1970
+  std::atomic<bool> draining{false};  ///< shutting down: no new work
   std::atomic<uint64_t> next_request{0};
 };
 
-/// The served name for a request's `model`: absent or empty is the first; an unknown one is a not-found Error that lists the known.
+/// The served name for a request's `model`: absent or empty is the first; an unknown one is a not-found Error that
+/// lists the known.
 Result<std::string> resolve_model(const ServerContext& context, const std::optional<std::string>& asked);
 
 /// The id of an answer: the body's request_id, else a sane X-Request-Id header, else a random one.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/async_llm.h"
-#include "server/protocol/chat_prompt.h"
+#include "server/protocol/conversation.h"
 #include "server/protocol/generation_fields.h"
 
 namespace quire {
@@ -20,8 +20,9 @@ class ServingBackend {
   virtual ~ServingBackend() = default;
 
   virtual Result<std::vector<int32_t>> encode(std::string_view text, bool add_special_tokens) const = 0;
-  /// Renders the conversation with the model's template and encodes it. A model without a template: an Error that says how to give one.
-  virtual Result<std::vector<int32_t>> encode_chat(const ChatPrompt& prompt) const = 0;
+  /// Renders the conversation with the model's template and encodes it. A model without a template: an Error that says
+  /// how to give one.
+  virtual Result<std::vector<int32_t>> encode_chat(const Conversation& prompt) const = 0;
   virtual Result<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
   /// The vocabulary's string for an id.
   virtual std::optional<std::string> id_to_token(int32_t id) const = 0;
@@ -33,7 +34,8 @@ class ServingBackend {
   /// The model as it was named at start: a folder, a file or a hub name.
   virtual std::string model_root() const = 0;
 
-  /// Judges and queues. After an Error the callback is never called; else it is called, in order, up to a finished output.
+  /// Judges and queues. After an Error the callback is never called; else it is called, in order, up to a finished
+  /// output.
   virtual Status submit(TextRequest request, TextCallback callback) = 0;
   virtual void abort(const std::string& id) = 0;
 };

@@ -15,7 +15,8 @@ std::optional<std::string> stats_line(const EngineStats& before, const EngineSta
                                                                 static_cast<double>(after.prefix_cache_queries);
   const int64_t preemptions = after.preemptions - before.preemptions;
   return fmt::format(
-      "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} reqs, "
+      "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
+      "reqs, "
       "Waiting: {} reqs{}, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
       static_cast<double>(prompt) / seconds, static_cast<double>(generated) / seconds, after.running, after.waiting,
       preemptions > 0 ? fmt::format(", Preemptions: {}", preemptions) : "", 100.0 * after.kv_cache_usage, hit_rate);
@@ -40,7 +41,8 @@ void StatsLog::run() {
   while (!stop_signal_.wait_for(lock, interval_, [this] { return stopping_; })) {
     const EngineStats after = stats_();
     const auto now = std::chrono::steady_clock::now();
-    if (const auto line = stats_line(before, after, std::chrono::duration<double>(now - since).count())) spdlog::info(*line);
+    if (const auto line = stats_line(before, after, std::chrono::duration<double>(now - since).count()))
+      spdlog::info(*line);
     before = after;
     since = now;
   }

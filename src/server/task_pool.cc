@@ -1,10 +1,10 @@
 // The pool's queue and threads.
 #include "server/task_pool.h"
 
+#include <spdlog/spdlog.h>
+
 #include <exception>
 #include <utility>
-
-#include <spdlog/spdlog.h>
 
 namespace quire {
 

@@ -1,9 +1,9 @@
 // Framing and queueing of one response.
 #include "server/http/exchange.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 namespace quire {
 
@@ -36,7 +36,8 @@ void Exchange::send(HttpResponse response) {
     if (!begin()) return;
     close_ = close_ || response.close;
     const bool bodiless = response.status == 204;
-    const std::string length_line = bodiless ? std::string() : fmt::format("Content-Length: {}\r\n", response.body.size());
+    const std::string length_line =
+        bodiless ? std::string() : fmt::format("Content-Length: {}\r\n", response.body.size());
     append_head(response.status, response.body.empty() ? std::string() : response.content_type, response.headers,
                 length_line);
     if (!framing_.head_only && !bodiless) pending_ += response.body;

@@ -15,8 +15,8 @@ class Exchange final : public ResponseWriter {
  public:
   struct Framing {
     bool keep_alive = true;
-    bool head_only = false;     ///< HEAD: everything but the body
-    bool chunked = true;        ///< false for HTTP/1.0: a stream then ends with the connection
+    bool head_only = false;  ///< HEAD: everything but the body
+    bool chunked = true;     ///< false for HTTP/1.0: a stream then ends with the connection
     size_t max_buffered_bytes = 0;
   };
   /// Bytes to put on the wire now.
@@ -47,7 +47,8 @@ class Exchange final : public ResponseWriter {
   void complete();
 
  private:
-  void append_head(int status, const std::string& content_type, const HttpHeaders& headers, const std::string& length_line);
+  void append_head(int status, const std::string& content_type, const HttpHeaders& headers,
+                   const std::string& length_line);
   void wake_if(bool needed);
   bool begin();
 

@@ -1,23 +1,24 @@
-// The one translation unit that includes Boost: listener, IO threads and connections as C++20 coroutines over Asio and Beast.
+// The one translation unit that includes Boost: listener, IO threads and connections as C++20 coroutines over Asio and
+// Beast.
 //
-// Each connection belongs to one IO thread and all its state is touched there only. While a response is under way, a second
-// coroutine keeps reading the socket, so that a client that leaves is noticed at once; what a client pipelines meanwhile waits
-// in the buffer, up to a limit.
+// Each connection belongs to one IO thread and all its state is touched there only. While a response is under way, a
+// second coroutine keeps reading the socket, so that a client that leaves is noticed at once; what a client pipelines
+// meanwhile waits in the buffer, up to a limit.
 #include "server/http/http_server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include <boost/asio.hpp>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "server/http/exchange.h"
 
@@ -33,9 +34,10 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kWriteSlice = 64 * 1024;        // one deadline per slice: a slow client is one that takes less than this per write_timeout
-constexpr size_t kPipelineBytes = 64 * 1024;     // read ahead while a response is under way
-constexpr size_t kLingerBytes = 1024 * 1024;     // of a refused body that are read, so that the refusal arrives
+constexpr size_t kWriteSlice =
+    64 * 1024;  // one deadline per slice: a slow client is one that takes less than this per write_timeout
+constexpr size_t kPipelineBytes = 64 * 1024;  // read ahead while a response is under way
+constexpr size_t kLingerBytes = 1024 * 1024;  // of a refused body that are read, so that the refusal arrives
 
 /// What all connections share.
 struct Shared {
@@ -72,7 +74,10 @@ struct IoLoop {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, std::shared_ptr<IoLoop> loop, std::shared_ptr<Shared> shared)
-      : loop_(std::move(loop)), shared_(std::move(shared)), socket_(std::move(socket)), wake_timer_(socket_.get_executor()),
+      : loop_(std::move(loop)),
+        shared_(std::move(shared)),
+        socket_(std::move(socket)),
+        wake_timer_(socket_.get_executor()),
         watchdog_timer_(socket_.get_executor()) {
     shared_->connections.fetch_add(1, std::memory_order_relaxed);
   }
@@ -85,11 +90,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     loop_->connections.insert(this);
     set_deadline(shared_->limits.header_timeout);
     auto self = shared_from_this();
-    asio::co_spawn(socket_.get_executor(), [self] { return self->watchdog(); }, asio::detached);
-    asio::co_spawn(socket_.get_executor(), [self] { return self->serve(); }, [self](const std::exception_ptr& fault) {
-      if (fault) self->log_fault(fault);
-      self->retire();
-    });
+    asio::co_spawn(
+        socket_.get_executor(), [self] { return self->watchdog(); }, asio::detached);
+    asio::co_spawn(
+        socket_.get_executor(), [self] { return self->serve(); },
+        [self](const std::exception_ptr& fault) {
+          if (fault) self->log_fault(fault);
+          self->retire();
+        });
   }
 
   void close() {
@@ -106,7 +114,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<void> respond(std::shared_ptr<Exchange> exchange);
   asio::awaitable<bool> write_all(std::string bytes);
   asio::awaitable<void> refuse(int status, std::string message);
-  asio::awaitable<void> send_and_close(HttpResponse response);
+  asio::awaitable<void> send_and_close(HttpResponse response, bool head_only = false);
   asio::awaitable<void> watch();
   asio::awaitable<void> watchdog();
   asio::awaitable<void> wait_wake();
@@ -188,7 +196,8 @@ HttpRequest Connection::take_head(const http::request_parser<http::string_body>&
   request.method = std::string(message.method_string());
   request.target = std::string(message.target());
   split_target(request);
-  for (const auto& field : message) request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  for (const auto& field : message)
+    request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   error_code ignored;
   const auto peer = socket_.remote_endpoint(ignored);
   request.peer = ignored ? std::string() : peer.address().to_string();
@@ -228,7 +237,7 @@ asio::awaitable<bool> Connection::serve_one() {
     if (auto refusal = shared_->callbacks.gate(request)) {
       const bool reusable = parser.is_done() && keep_alive_ && !refusal->close;
       if (!reusable) {
-        co_await send_and_close(std::move(*refusal));
+        co_await send_and_close(std::move(*refusal), request.method == "HEAD");
         co_return false;
       }
       auto refused = make_exchange(request, true, true);
@@ -283,7 +292,8 @@ void Connection::dispatch(HttpRequest request, const std::shared_ptr<Exchange>& 
 
 asio::awaitable<void> Connection::respond(std::shared_ptr<Exchange> exchange) {
   watching_ = true;
-  asio::co_spawn(socket_.get_executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
+  asio::co_spawn(
+      socket_.get_executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
   bool sent = false;
   while (!closed_ && !sent) {
     no_deadline();
@@ -340,11 +350,11 @@ asio::awaitable<void> Connection::refuse(int status, std::string message) {
   return send_and_close(shared_->callbacks.failure(status, message));
 }
 
-/// Answers a request whose body was not read. What the client still sends is read for a while, since closing on unread bytes
-/// would reset the connection and could take the answer with it.
-asio::awaitable<void> Connection::send_and_close(HttpResponse response) {
+/// Answers a request whose body was not read. What the client still sends is read for a while, since closing on unread
+/// bytes would reset the connection and could take the answer with it.
+asio::awaitable<void> Connection::send_and_close(HttpResponse response, bool head_only) {
   response.close = true;
-  Exchange exchange({false, false, true, 0}, [] {});
+  Exchange exchange({false, head_only, true, 0}, [] {});
   exchange.send(std::move(response));
   const bool sent = co_await write_all(exchange.take().bytes);
   keep_alive_ = false;
@@ -467,12 +477,14 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
   impl->shared->limits = options.limits;
   impl->shared->callbacks = std::move(callbacks);
   const HttpLimits& limits = options.limits;
-  const auto shortest = std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout});
+  const auto shortest =
+      std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout});
   impl->shared->tick = std::clamp(shortest / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
   for (int i = 0; i < std::max(1, options.io_threads); ++i) impl->loops.push_back(std::make_shared<IoLoop>());
   QUIRE_RETURN_IF_ERROR(impl->bind(options));
   Impl* raw = impl.get();
-  asio::co_spawn(impl->loops[0]->context, [raw] { return raw->accept_loop(); }, asio::detached);
+  asio::co_spawn(
+      impl->loops[0]->context, [raw] { return raw->accept_loop(); }, asio::detached);
   for (const auto& loop : impl->loops) loop->thread = std::thread([loop] { loop->context.run(); });
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

@@ -37,10 +37,10 @@ struct HttpResponse {
   bool close = false;   ///< end the connection after it
 };
 
-/// Answers one request, either with send() or with start_stream(), write()... and finish(). Any thread may call it, and nothing blocks:
-/// bytes queue until the socket takes them. A client that does not read loses the connection once more than
-/// HttpLimits::max_buffered_bytes wait for it or nothing moves for HttpLimits::write_timeout. A writer that is dropped before it
-/// finished ends the response with 500, or by closing the connection where the head is already out.
+/// Answers one request, either with send() or with start_stream(), write()... and finish(). Any thread may call it, and
+/// nothing blocks: bytes queue until the socket takes them. A client that does not read loses the connection once more
+/// than HttpLimits::max_buffered_bytes wait for it or nothing moves for HttpLimits::write_timeout. A writer that is
+/// dropped before it finished ends the response with 500, or by closing the connection where the head is already out.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -52,8 +52,8 @@ class ResponseWriter {
   virtual bool write(std::string_view bytes) = 0;
   virtual void finish() = 0;
 
-  /// `callback` is called once, on an IO thread (or at once, here), if the client goes away before the response is complete.
-  /// It must be quick and must not throw.
+  /// `callback` is called once, on an IO thread (or at once, here), if the client goes away before the response is
+  /// complete. It must be quick and must not throw.
   virtual void on_disconnect(std::function<void()> callback) = 0;
 };
 

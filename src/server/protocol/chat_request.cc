@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
 
 #include "server/protocol/unsupported_fields.h"
 
@@ -12,7 +13,8 @@ namespace quire {
 
 namespace {
 
-/// max_completion_tokens wins over the older max_tokens; without either the model's own limit, else what the context leaves.
+/// max_completion_tokens wins over the older max_tokens; without either the model's own limit, else what the context
+/// leaves.
 void read_max_tokens(FieldReader& fields, ChatRequest& request, const RequestRules& rules) {
   const auto old_name = fields.integer("max_tokens");
   const auto new_name = fields.integer("max_completion_tokens");
@@ -30,9 +32,10 @@ void read_logprobs(FieldReader& fields, ChatRequest& request, const RequestRules
     return fields.fail(invalid_argument("top_logprobs needs logprobs: true.", "top_logprobs"));
   }
   if (top && (*top < -1 || (rules.max_logprobs >= 0 && (*top < 0 || *top > rules.max_logprobs)))) {
-    return fields.fail(invalid_argument(
-        fmt::format("top_logprobs must be between 0 and {}, but is {}; --max-logprobs sets the limit.", rules.max_logprobs, *top),
-        "top_logprobs"));
+    return fields.fail(
+        invalid_argument(fmt::format("top_logprobs must be between 0 and {}, but is {}; --max-logprobs sets the limit.",
+                                     rules.max_logprobs, *top),
+                         "top_logprobs"));
   }
   request.sampling.logprobs = request.logprobs ? std::optional<int64_t>(top.value_or(0)) : std::nullopt;
 }
@@ -46,7 +49,7 @@ Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, const
   read_max_tokens(fields, request, rules);
   read_logprobs(fields, request, rules);
   refuse_unsupported(fields, Endpoint::kChat);
-  request.prompt = read_chat_prompt(fields);
+  request.prompt = read_conversation(fields);
   finish_sampling(fields, request, rules);
   QUIRE_RETURN_IF_ERROR(fields.status());
   if (const auto unknown = fields.unknown(); !unknown.empty()) {

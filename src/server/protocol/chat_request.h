@@ -2,17 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "server/protocol/chat_prompt.h"
+#include "server/protocol/conversation.h"
 #include "server/protocol/generation_fields.h"
 
 namespace quire {
 
 struct ChatRequest : GenerationFields {
-  ChatPrompt prompt;
+  Conversation prompt;
   bool logprobs = false;  ///< with sampling.logprobs = top_logprobs
 };
 

@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
 
 #include "server/protocol/json_input.h"
 #include "server/protocol/unsupported_fields.h"
@@ -17,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxPrompts = 1024;
 constexpr int64_t kDefaultMaxTokens = 16;
-constexpr const char* kPromptForms = "prompt must be a string, a list of strings, a list of token ids or a list of such lists";
+constexpr const char* kPromptForms =
+    "prompt must be a string, a list of strings, a list of token ids or a list of such lists";
 
 Result<CompletionPrompt> read_ids(const Json& ids, const RequestRules& rules) {
   if (ids.empty()) return invalid_argument("The prompt is empty: it needs at least one token.", "prompt");
@@ -31,7 +33,8 @@ Result<std::vector<CompletionPrompt>> read_prompts(const Json& prompt, const Req
     prompts.emplace_back(prompt.get<std::string>());
     return prompts;
   }
-  if (!prompt.is_array()) return invalid_argument(fmt::format("{}, but is {}.", kPromptForms, excerpt(prompt)), "prompt");
+  if (!prompt.is_array())
+    return invalid_argument(fmt::format("{}, but is {}.", kPromptForms, excerpt(prompt)), "prompt");
   if (prompt.empty()) return invalid_argument("prompt is an empty list: it needs at least one prompt.", "prompt");
   if (prompt[0].is_number()) {
     QUIRE_ASSIGN_OR_RETURN(CompletionPrompt ids, read_ids(prompt, rules));
@@ -39,7 +42,8 @@ Result<std::vector<CompletionPrompt>> read_prompts(const Json& prompt, const Req
     return prompts;
   }
   if (prompt.size() > kMaxPrompts) {
-    return invalid_argument(fmt::format("prompt has {} prompts; at most {} are allowed.", prompt.size(), kMaxPrompts), "prompt");
+    return invalid_argument(fmt::format("prompt has {} prompts; at most {} are allowed.", prompt.size(), kMaxPrompts),
+                            "prompt");
   }
   for (const Json& item : prompt) {
     const bool alike = item.type() == prompt[0].type();

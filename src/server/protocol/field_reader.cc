@@ -1,9 +1,9 @@
 // Strict reads of JSON fields.
 #include "server/protocol/field_reader.h"
 
-#include <limits>
-
 #include <fmt/format.h>
+
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "server/protocol/json_input.h"
@@ -19,7 +19,8 @@ void FieldReader::fail(Error error) {
 }
 
 void FieldReader::fail(std::string_view name, std::string_view expected, const Json& found) {
-  fail(invalid_argument(fmt::format("{}{} must be {}, but is {}.", prefix_, name, expected, excerpt(found)), full_name(name)));
+  fail(invalid_argument(fmt::format("{}{} must be {}, but is {}.", prefix_, name, expected, excerpt(found)),
+                        full_name(name)));
 }
 
 const Json* FieldReader::find(std::string_view name) {
@@ -111,9 +112,9 @@ Result<std::vector<int32_t>> read_token_ids(const Json& list, std::string_view n
     // An unsigned value beyond int64 reads as negative here, and is refused as such.
     const auto id = item.get<int64_t>();
     if (id < 0 || id >= vocab_size) {
-      return invalid_argument(
-          fmt::format("{} has token id {}, which is out of the vocabulary (0 to {}).", name, excerpt(item), vocab_size - 1),
-          param);
+      return invalid_argument(fmt::format("{} has token id {}, which is out of the vocabulary (0 to {}).", name,
+                                          excerpt(item), vocab_size - 1),
+                              param);
     }
     ids.push_back(static_cast<int32_t>(id));
   }

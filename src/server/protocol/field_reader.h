@@ -2,20 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/result.h"
 
 namespace quire {
 
-/// Absent and null are the same: nothing. `true` is no number, "0.7" is no number, 1.0 is no integer. After a mistake all reads
-/// still return (nothing), so that a parser reads straight through and asks status() once.
+/// Absent and null are the same: nothing. `true` is no number, "0.7" is no number, 1.0 is no integer. After a mistake
+/// all reads still return (nothing), so that a parser reads straight through and asks status() once.
 class FieldReader {
  public:
   /// `prefix` names the object in errors ("stream_options."). The object must outlive the reader.
@@ -49,6 +48,7 @@ class FieldReader {
 };
 
 /// Reads a list of token ids in [0, vocab_size). `name` is the field's, for the error.
-Result<std::vector<int32_t>> read_token_ids(const nlohmann::ordered_json& list, std::string_view name, int64_t vocab_size);
+Result<std::vector<int32_t>> read_token_ids(const nlohmann::ordered_json& list, std::string_view name,
+                                            int64_t vocab_size);
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 #include "server/protocol/generation_fields.h"
 
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace quire {
@@ -49,7 +50,8 @@ void read_stops(FieldReader& fields, SamplingParams& sampling, const RequestRule
   if (!read.ok()) return fields.fail(read.error());
   if (read->size() > kMaxStopTokenIds) {
     return fields.fail(invalid_argument(
-        fmt::format("stop_token_ids has {} ids; at most {} are allowed.", read->size(), kMaxStopTokenIds), "stop_token_ids"));
+        fmt::format("stop_token_ids has {} ids; at most {} are allowed.", read->size(), kMaxStopTokenIds),
+        "stop_token_ids"));
   }
   for (const int32_t id : *read) sampling.stop_token_ids.push_back(id);
 }
@@ -74,7 +76,8 @@ void read_stream(FieldReader& fields, GenerationFields& request) {
   const Json* options = fields.object("stream_options");
   if (!options) return;
   if (!request.stream) {
-    return fields.fail(invalid_argument("stream_options is only allowed together with stream: true.", "stream_options"));
+    return fields.fail(
+        invalid_argument("stream_options is only allowed together with stream: true.", "stream_options"));
   }
   FieldReader inner(*options, "stream_options.");
   request.include_usage = inner.boolean("include_usage").value_or(false);
@@ -114,8 +117,9 @@ GenerationFields read_generation_fields(FieldReader& fields, const RequestRules&
 void finish_sampling(FieldReader& fields, const GenerationFields& request, const RequestRules& rules) {
   if (const auto status = validate(request.sampling, rules.max_logprobs); !status.ok()) fields.fail(status.error());
   if (request.stream && request.sampling.prompt_logprobs) {
-    fields.fail(unsupported("prompt_logprobs is not available in a stream: leave out one of prompt_logprobs and stream.",
-                            "prompt_logprobs"));
+    fields.fail(
+        unsupported("prompt_logprobs is not available in a stream: leave out one of prompt_logprobs and stream.",
+                    "prompt_logprobs"));
   }
 }
 

@@ -12,16 +12,16 @@ namespace quire {
 
 /// What a request is judged against.
 struct RequestRules {
-  SamplingParams defaults;     ///< the model's sampling defaults
+  SamplingParams defaults;  ///< the model's sampling defaults
   int64_t vocab_size = 0;
-  int64_t max_logprobs = 0;    ///< --max-logprobs
+  int64_t max_logprobs = 0;                ///< --max-logprobs
   std::optional<int64_t> chat_max_tokens;  ///< generation_config's max_new_tokens; none: what the context leaves
 };
 
 /// Completions and chat alike.
 struct GenerationFields {
   std::optional<std::string> model;  ///< absent or empty: the first served name
-  SamplingParams sampling;           ///< judged, except for what differs by endpoint (max_tokens, logprobs): see finish_sampling
+  SamplingParams sampling;  ///< judged, except for what differs by endpoint (max_tokens, logprobs): see finish_sampling
   bool stream = false;
   bool include_usage = false;           ///< stream_options.include_usage
   bool continuous_usage_stats = false;  ///< stream_options.continuous_usage_stats, with include_usage

@@ -1,11 +1,11 @@
 // Parsing with a look at the shape first, so that nesting and key counts are bounded before memory is spent on them.
 #include "server/protocol/json_input.h"
 
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace quire {
 

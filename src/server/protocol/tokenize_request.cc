@@ -17,7 +17,7 @@ Result<TokenizeRequest> parse_tokenize_request(const Json& body) {
   if (has_messages && prompt) {
     fields.fail(invalid_argument("Give either prompt or messages, not both.", "prompt"));
   } else if (has_messages) {
-    request.prompt = read_chat_prompt(fields);
+    request.prompt = read_conversation(fields);
     refuse_unsupported(fields, Endpoint::kChat);
   } else if (prompt) {
     request.prompt = *prompt;

@@ -7,13 +7,13 @@
 #include <variant>
 #include <vector>
 
-#include "server/protocol/chat_prompt.h"
+#include "server/protocol/conversation.h"
 
 namespace quire {
 
 struct TokenizeRequest {
   std::optional<std::string> model;
-  std::variant<std::string, ChatPrompt> prompt;
+  std::variant<std::string, Conversation> prompt;
   bool add_special_tokens = true;  ///< for a string; a chat has its own
   bool return_token_strs = false;
 };

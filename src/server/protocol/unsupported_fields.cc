@@ -2,6 +2,7 @@
 #include "server/protocol/unsupported_fields.h"
 
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "server/protocol/json_input.h"
@@ -77,9 +78,20 @@ constexpr Field kRefused[] = {
 
 // They say who asks, how the answer is billed or grouped, or how something is done that does not apply here.
 constexpr const char* kIgnored[] = {
-    "user",           "metadata",        "store",           "service_tier", "prediction",         "parallel_tool_calls",
-    "include_reasoning", "session_id",   "safety_identifier", "prompt_cache_key", "stream_interval", "truncation_side",
-    "media_io_kwargs", "mm_processor_kwargs",
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "prediction",
+    "parallel_tool_calls",
+    "include_reasoning",
+    "session_id",
+    "safety_identifier",
+    "prompt_cache_key",
+    "stream_interval",
+    "truncation_side",
+    "media_io_kwargs",
+    "mm_processor_kwargs",
 };
 
 }  // namespace

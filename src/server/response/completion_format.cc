@@ -8,8 +8,11 @@ namespace quire {
 using Json = nlohmann::ordered_json;
 
 CompletionFormat::CompletionFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs)
-    : ResponseFormat(std::move(info)), logprobs_(logprobs), prompt_logprobs_(prompt_logprobs),
-      offsets_(info_.prompts.size(), 0), prompt_ids_given_(info_.prompts.size(), false) {}
+    : ResponseFormat(std::move(info)),
+      logprobs_(logprobs),
+      prompt_logprobs_(prompt_logprobs),
+      offsets_(info_.prompts.size(), 0),
+      prompt_ids_given_(info_.prompts.size(), false) {}
 
 Json CompletionFormat::choice_json(size_t choice, const TextOutput& output) {
   Json json = {{"index", choice}, {"text", output.text}};
@@ -29,7 +32,8 @@ Json CompletionFormat::whole(std::span<const TextOutput> choices) {
   std::vector<RequestUsage> usages;
   for (size_t i = 0; i < choices.size(); ++i) {
     Json choice = choice_json(i, choices[i]);
-    if (prompt_logprobs_) choice["prompt_logprobs"] = prompt_logprobs_json(choices[i].prompt_logprobs, info_.token_name);
+    if (prompt_logprobs_)
+      choice["prompt_logprobs"] = prompt_logprobs_json(choices[i].prompt_logprobs, info_.token_name);
     answer["choices"].push_back(std::move(choice));
     usages.push_back(choices[i].usage);
   }

@@ -58,7 +58,8 @@ Json error_body(int status, const std::string& message, const std::string& param
 }
 
 Json error_body(const Error& error) {
-  return error_body(http_status(error.kind), error.message, error.param, is_unknown_model(error) ? "model_not_found" : "");
+  return error_body(http_status(error.kind), error.message, error.param,
+                    is_unknown_model(error) ? "model_not_found" : "");
 }
 
 HttpResponse error_response(int status, const std::string& message, const std::string& param, const std::string& code) {
@@ -71,7 +72,8 @@ HttpResponse error_response(int status, const std::string& message, const std::s
 }
 
 HttpResponse error_response(const Error& error) {
-  return error_response(http_status(error.kind), error.message, error.param, is_unknown_model(error) ? "model_not_found" : "");
+  return error_response(http_status(error.kind), error.message, error.param,
+                        is_unknown_model(error) ? "model_not_found" : "");
 }
 
 }  // namespace quire

@@ -3,10 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-
-#include <nlohmann/json.hpp>
 
 #include "api/async_llm.h"
 
@@ -17,8 +16,8 @@ using TokenName = std::function<std::string(int32_t)>;
 /// Never below -9999.0 and never NaN, so that it is valid JSON.
 double wire_logprob(float logprob);
 
-/// Completions: {text_offset, token_logprobs, tokens, top_logprobs}. `offset` is the number of characters of the choice's text
-/// before this output; it is moved on by what the output adds.
+/// Completions: {text_offset, token_logprobs, tokens, top_logprobs}. `offset` is the number of characters of the
+/// choice's text before this output; it is moved on by what the output adds.
 nlohmann::ordered_json completion_logprobs(const TextOutput& output, const TokenName& name, int64_t& offset);
 
 /// Chat: {content: [{token, logprob, bytes, top_logprobs: [...]}]}.

@@ -54,7 +54,11 @@ Json finish_reason_json(const TextOutput& output) {
 }
 
 Json ResponseFormat::envelope(const char* object) const {
-  return {{"id", info_.id}, {"object", object}, {"created", info_.created}, {"model", info_.model}, {"choices", Json::array()}};
+  return {{"id", info_.id},
+          {"object", object},
+          {"created", info_.created},
+          {"model", info_.model},
+          {"choices", Json::array()}};
 }
 
 void ResponseFormat::add_chunk_usage(Json& chunk, const RequestUsage& usage) const {

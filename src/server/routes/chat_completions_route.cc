@@ -29,7 +29,8 @@ Status start(ServerContext& context, const HttpRequest& http, const std::shared_
 
 }  // namespace
 
-void serve_chat_completions(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+void serve_chat_completions(ServerContext& context, const HttpRequest& request,
+                            const std::shared_ptr<ResponseWriter>& writer) {
   if (const auto status = start(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
 }
 

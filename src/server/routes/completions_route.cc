@@ -19,7 +19,8 @@ Result<std::vector<std::vector<int32_t>>> tokenize(const ServingBackend& backend
       prompts.push_back(std::move(*ids));
       continue;
     }
-    QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, backend.encode(std::get<std::string>(prompt), request.add_special_tokens));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                           backend.encode(std::get<std::string>(prompt), request.add_special_tokens));
     if (ids.empty()) return invalid_argument("The prompt is empty: it needs at least one token.", "prompt");
     prompts.push_back(std::move(ids));
   }
@@ -40,7 +41,8 @@ Status start(ServerContext& context, const HttpRequest& http, const std::shared_
 
 }  // namespace
 
-void serve_completions(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+void serve_completions(ServerContext& context, const HttpRequest& request,
+                       const std::shared_ptr<ResponseWriter>& writer) {
   if (const auto status = start(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
 }
 

@@ -1,7 +1,7 @@
 // GET /v1/models and GET /v1/models/NAME.
-#include <cctype>
-
 #include <fmt/format.h>
+
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "server/protocol/json_input.h"
@@ -15,10 +15,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json permission(const ServerContext& context, const std::string& name) {
-  return {{"id", "modelperm-" + name},        {"object", "model_permission"}, {"created", context.started},
-          {"allow_create_engine", false},     {"allow_sampling", true},       {"allow_logprobs", true},
-          {"allow_search_indices", false},    {"allow_view", true},           {"allow_fine_tuning", false},
-          {"organization", "*"},              {"group", nullptr},             {"is_blocking", false}};
+  return {{"id", "modelperm-" + name},
+          {"object", "model_permission"},
+          {"created", context.started},
+          {"allow_create_engine", false},
+          {"allow_sampling", true},
+          {"allow_logprobs", true},
+          {"allow_search_indices", false},
+          {"allow_view", true},
+          {"allow_fine_tuning", false},
+          {"organization", "*"},
+          {"group", nullptr},
+          {"is_blocking", false}};
 }
 
 Json model_json(const ServerContext& context, const std::string& name) {

@@ -12,7 +12,8 @@ namespace {
 using Serve = void (*)(ServerContext&, const HttpRequest&, const std::shared_ptr<ResponseWriter>&);
 
 /// Answers 500 for a fault of ours, so that no request leaves the server without an answer.
-void guarded(Serve serve, ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+void guarded(Serve serve, ServerContext& context, const HttpRequest& request,
+             const std::shared_ptr<ResponseWriter>& writer) {
   try {
     serve(context, request, writer);
   } catch (const std::exception& fault) {
@@ -31,9 +32,8 @@ Router::Handler pooled_handler(ServerContext& context, Serve serve) {
   return [&context, serve](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
     if (context.draining.load()) return writer->send(error_response(503, "The server is shutting down."));
     const auto shared_request = std::make_shared<HttpRequest>(std::move(request));
-    const bool queued = context.pool.submit([&context, serve, shared_request, writer] {
-      guarded(serve, context, *shared_request, writer);
-    });
+    const bool queued = context.pool.submit(
+        [&context, serve, shared_request, writer] { guarded(serve, context, *shared_request, writer); });
     if (!queued) writer->send(error_response(503, "The server has too many requests to read; try again."));
   };
 }

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-
 #include <nlohmann/json_fwd.hpp>
 
 #include "server/router.h"
@@ -11,14 +10,17 @@
 
 namespace quire {
 
-/// All routes. The context must outlive the router. Handlers that parse, render or tokenize run on the context's pool; the others
-/// answer on the IO thread.
+/// All routes. The context must outlive the router. Handlers that parse, render or tokenize run on the context's pool;
+/// the others answer on the IO thread.
 Router make_router(ServerContext& context);
 
-void serve_completions(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
-void serve_chat_completions(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
+void serve_completions(ServerContext& context, const HttpRequest& request,
+                       const std::shared_ptr<ResponseWriter>& writer);
+void serve_chat_completions(ServerContext& context, const HttpRequest& request,
+                            const std::shared_ptr<ResponseWriter>& writer);
 void serve_tokenize(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
-void serve_detokenize(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
+void serve_detokenize(ServerContext& context, const HttpRequest& request,
+                      const std::shared_ptr<ResponseWriter>& writer);
 void serve_models(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 void serve_model(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 void serve_health(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);

@@ -21,13 +21,16 @@ std::function<std::string(int32_t)> token_namer(const ServingBackend& backend, b
 Generation::Observer metrics_observer(ServerContext& context, size_t choices, const SamplingParams& sampling) {
   auto requests = std::make_shared<std::vector<Metrics::Request>>();
   for (size_t i = 0; i < choices; ++i) requests->emplace_back(*context.metrics, sampling.max_tokens);
-  return [requests, metrics = context.metrics](size_t choice, const TextOutput& output) { (*requests)[choice].observe(output); };
+  return [requests, metrics = context.metrics](size_t choice, const TextOutput& output) {
+    (*requests)[choice].observe(output);
+  };
 }
 
 }  // namespace
 
-Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request, const GenerationFields& fields,
-                                        const char* id_prefix, std::vector<std::vector<int32_t>> prompts) {
+Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request,
+                                        const GenerationFields& fields, const char* id_prefix,
+                                        std::vector<std::vector<int32_t>> prompts) {
   ResponseInfo info;
   QUIRE_ASSIGN_OR_RETURN(info.model, resolve_model(context, fields.model));
   info.id = fmt::format("{}-{}", id_prefix, choose_request_id(fields.request_id, request.header("X-Request-Id")));

@@ -12,8 +12,9 @@
 namespace quire {
 
 /// `id_prefix` is "cmpl" or "chatcmpl". Takes the shared parts of the answer from the request.
-Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request, const GenerationFields& fields,
-                                        const char* id_prefix, std::vector<std::vector<int32_t>> prompts);
+Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request,
+                                        const GenerationFields& fields, const char* id_prefix,
+                                        std::vector<std::vector<int32_t>> prompts);
 
 /// Submits one engine request per prompt of the format's info.
 void start_generation(ServerContext& context, const GenerationFields& fields, std::unique_ptr<ResponseFormat> format,

@@ -16,7 +16,7 @@ Result<Json> tokenize(const ServerContext& context, const HttpRequest& http) {
   QUIRE_ASSIGN_OR_RETURN(const Json body, parse_json_object(http.body));
   QUIRE_ASSIGN_OR_RETURN(const TokenizeRequest request, parse_tokenize_request(body));
   if (const auto model = resolve_model(context, request.model); !model.ok()) return model.error();
-  const auto* chat = std::get_if<ChatPrompt>(&request.prompt);
+  const auto* chat = std::get_if<Conversation>(&request.prompt);
   auto encoded = chat ? context.backend.encode_chat(*chat)
                       : context.backend.encode(std::get<std::string>(request.prompt), request.add_special_tokens);
   QUIRE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, std::move(encoded));
@@ -53,7 +53,8 @@ void serve_tokenize(ServerContext& context, const HttpRequest& request, const st
   answer(tokenize(context, request), writer);
 }
 
-void serve_detokenize(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+void serve_detokenize(ServerContext& context, const HttpRequest& request,
+                      const std::shared_ptr<ResponseWriter>& writer) {
   answer(detokenize(context, request), writer);
 }
 

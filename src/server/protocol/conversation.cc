@@ -1,5 +1,5 @@
 // Judges a conversation's shape; what roles may follow each other is the template's business.
-#include "server/protocol/chat_prompt.h"
+#include "server/protocol/conversation.h"
 
 #include <fmt/format.h>
 
@@ -15,11 +15,13 @@ constexpr size_t kMaxMessages = 16 * 1024;
 
 Status check_part(const Json& part, const std::string& where) {
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
-    return invalid_argument(fmt::format("{} must be a content part with a type, but is {}.", where, excerpt(part)), where);
+    return invalid_argument(fmt::format("{} must be a content part with a type, but is {}.", where, excerpt(part)),
+                            where);
   }
   const auto type = part["type"].get<std::string>();
   if (type != "text") {
-    return unsupported(fmt::format("{} is of type {}; only text parts are supported.", where, excerpt(part["type"])), where);
+    return unsupported(fmt::format("{} is of type {}; only text parts are supported.", where, excerpt(part["type"])),
+                       where);
   }
   if (!part.contains("text") || !part["text"].is_string()) {
     return invalid_argument(fmt::format("{}.text must be a string.", where), where + ".text");
@@ -43,7 +45,8 @@ Status check_message(const Json& message, const std::string& where) {
   if (content.is_string()) return {};
   if (!content.is_array()) {
     return invalid_argument(
-        fmt::format("{}.content must be a string or a list of parts, but is {}.", where, excerpt(content)), where + ".content");
+        fmt::format("{}.content must be a string or a list of parts, but is {}.", where, excerpt(content)),
+        where + ".content");
   }
   for (size_t i = 0; i < content.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(check_part(content[i], fmt::format("{}.content[{}]", where, i)));
@@ -53,12 +56,13 @@ Status check_message(const Json& message, const std::string& where) {
 
 Status check_messages(const Json& messages) {
   if (!messages.is_array()) {
-    return invalid_argument(fmt::format("messages must be a list of messages, but is {}.", excerpt(messages)), "messages");
+    return invalid_argument(fmt::format("messages must be a list of messages, but is {}.", excerpt(messages)),
+                            "messages");
   }
   if (messages.empty()) return invalid_argument("messages is empty: it needs at least one message.", "messages");
   if (messages.size() > kMaxMessages) {
-    return invalid_argument(fmt::format("messages has {} messages; at most {} are allowed.", messages.size(), kMaxMessages),
-                            "messages");
+    return invalid_argument(
+        fmt::format("messages has {} messages; at most {} are allowed.", messages.size(), kMaxMessages), "messages");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     QUIRE_RETURN_IF_ERROR(check_message(messages[i], fmt::format("messages[{}]", i)));
@@ -68,8 +72,8 @@ Status check_messages(const Json& messages) {
 
 }  // namespace
 
-ChatPrompt read_chat_prompt(FieldReader& fields) {
-  ChatPrompt prompt;
+Conversation read_conversation(FieldReader& fields) {
+  Conversation prompt;
   if (const Json* messages = fields.find("messages")) {
     if (const auto status = check_messages(*messages); !status.ok()) {
       fields.fail(status.error());

@@ -9,7 +9,7 @@
 namespace quire {
 
 /// What a chat template renders. Messages are objects with a role; content is a string, a list of text parts, or null.
-struct ChatPrompt {
+struct Conversation {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   bool add_generation_prompt = true;
   bool continue_final_message = false;
@@ -18,6 +18,6 @@ struct ChatPrompt {
 };
 
 /// Reads messages, add_generation_prompt, continue_final_message, add_special_tokens and chat_template_kwargs.
-ChatPrompt read_chat_prompt(FieldReader& fields);
+Conversation read_conversation(FieldReader& fields);
 
 }  // namespace quire
