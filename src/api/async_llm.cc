@@ -51,13 +51,6 @@ struct AsyncLlm::Impl {
 
 Status AsyncLlm::Impl::judge(const TextRequest& request) const {
   if (request.id.empty()) return invalid_argument("request_id must not be empty.", "request_id");
-  for (const int32_t id : request.prompt) {
-    if (id < 0 || id >= parts.limits.vocab_size) {
-      return invalid_argument(fmt::format("prompt has token id {}, but the model's vocabulary ends at {}.", id,
-                                          parts.limits.vocab_size - 1),
-                              "prompt");
-    }
-  }
   return validate(request.sampling, parts.limits.max_logprobs);
 }
 

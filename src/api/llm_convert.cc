@@ -1,0 +1,133 @@
+#include "api/llm_convert.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "tensor/dtype.h"
+
+namespace quire {
+namespace {
+
+Status parse_dtype(const std::string& name, const char* option, std::optional<DType>& out) {
+  if (name == "auto") return {};
+  out = parse_float_dtype(name);
+  if (out) return {};
+  return invalid_argument(fmt::format("{} is '{}', but must be auto, float32, bfloat16 or float16.", option, name),
+                          option);
+}
+
+LLM::LogprobMap logprob_map(const SampledToken& token, const Tokenizer& tokenizer) {
+  LLM::LogprobMap map;
+  for (const TokenLogprob& entry : token.logprobs) {
+    if (map.contains(entry.token)) continue;  // the chosen one comes first, and again among the most likely
+    Result<std::string> text = tokenizer.decode({&entry.token, 1}, false);
+    map[entry.token] = {entry.logprob, entry.rank, text.ok() ? std::move(text).value() : std::string()};
+  }
+  return map;
+}
+
+template <typename T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+LLMError to_public(const Error& error) {
+  using Code = LLMError::Code;
+  Code code = Code::kInternal;
+  switch (error.kind) {
+    case ErrorKind::kInvalidArgument:
+    case ErrorKind::kUnauthorized:
+      code = Code::kInvalidArgument;
+      break;
+    case ErrorKind::kNotFound:
+      code = Code::kNotFound;
+      break;
+    case ErrorKind::kUnsupported:
+      code = Code::kUnsupported;
+      break;
+    case ErrorKind::kUnavailable:
+    case ErrorKind::kCancelled:
+      code = Code::kUnavailable;
+      break;
+    case ErrorKind::kInternal:
+      break;
+  }
+  return {code, error.message, error.param};
+}
+
+Result<EngineConfig> to_engine_config(const LLMOptions& options) {
+  EngineConfig config;
+  config.offline = true;
+  config.model = options.model;
+  QUIRE_RETURN_IF_ERROR(parse_dtype(options.dtype, "dtype", config.dtype));
+  QUIRE_RETURN_IF_ERROR(parse_dtype(options.kv_cache_dtype, "kv_cache_dtype", config.kv_cache_dtype));
+  config.max_model_len = options.max_model_len;
+  config.block_size = options.block_size;
+  config.kv_cache_memory_bytes = options.kv_cache_memory_bytes;
+  config.num_kv_blocks_override = options.num_gpu_blocks_override;
+  config.enable_prefix_caching = options.enable_prefix_caching;
+  config.enable_chunked_prefill = options.enable_chunked_prefill;
+  config.max_num_batched_tokens = options.max_num_batched_tokens;
+  config.max_num_seqs = options.max_num_seqs;
+  config.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  if (options.scheduling_policy != "fcfs" && options.scheduling_policy != "priority") {
+    return invalid_argument(
+        fmt::format("scheduling_policy is '{}', but must be fcfs or priority.", options.scheduling_policy),
+        "scheduling_policy");
+  }
+  config.scheduling_policy =
+      options.scheduling_policy == "fcfs" ? SchedulingPolicy::kFcfs : SchedulingPolicy::kPriority;
+  config.max_logprobs = options.max_logprobs;
+  config.seed = options.seed;
+  config.threads = options.threads;
+  return config;
+}
+
+LLM::RequestOutput to_public(TextOutput&& output, const Tokenizer& tokenizer) {
+  LLM::RequestOutput delta;
+  delta.finished = output.finished();
+  if (output.error) delta.error = to_public(*output.error);
+  if (!output.prompt_logprobs.empty()) delta.prompt_logprobs.emplace_back(std::nullopt);
+  for (const SampledToken& token : output.prompt_logprobs)
+    delta.prompt_logprobs.emplace_back(logprob_map(token, tokenizer));
+  LLM::CompletionOutput& completion = delta.outputs.emplace_back();
+  completion.text = std::move(output.text);
+  completion.token_ids = std::move(output.token_ids);
+  for (const SampledToken& token : output.tokens) completion.logprobs.push_back(logprob_map(token, tokenizer));
+  completion.finish_reason = finish_reason_name(output.finish_reason);
+  if (output.stop_string) completion.stop_reason = std::move(*output.stop_string);
+  if (output.stop_token_id) completion.stop_reason = *output.stop_token_id;
+  const RequestUsage& usage = output.usage;
+  LLM::Metrics& metrics = delta.metrics;
+  metrics.prompt_tokens = usage.prompt_tokens;
+  metrics.completion_tokens = usage.completion_tokens;
+  metrics.cached_tokens = usage.cached_tokens;
+  metrics.preemptions = usage.preemptions;
+  if (usage.completion_tokens > 0) {
+    metrics.queue_time = usage.scheduled_time - usage.arrival_time;
+    metrics.time_to_first_token = usage.first_token_time - usage.arrival_time;
+    metrics.e2e_latency = usage.last_token_time - usage.arrival_time;
+  }
+  return delta;
+}
+
+void accumulate(LLM::RequestOutput& total, const LLM::RequestOutput& delta) {
+  append(total.prompt_logprobs, delta.prompt_logprobs);
+  if (total.outputs.empty()) total.outputs.emplace_back();
+  LLM::CompletionOutput& to = total.outputs.front();
+  const LLM::CompletionOutput& from = delta.outputs.front();
+  to.text += from.text;
+  append(to.token_ids, from.token_ids);
+  append(to.logprobs, from.logprobs);
+  to.finish_reason = from.finish_reason;
+  to.stop_reason = from.stop_reason;
+  total.finished = delta.finished;
+  total.error = delta.error;
+  total.metrics = delta.metrics;
+}
+
+}  // namespace quire

@@ -1,0 +1,81 @@
+// AsyncLlm::create: from a path to a running engine.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "api/async_llm.h"
+#include "api/load_progress.h"
+#include "checkpoint/weight_source.h"
+#include "engine/single_process_executor.h"
+
+namespace quire {
+namespace {
+
+/// The checkpoint's own sampling defaults must be usable: every request that says nothing gets them.
+Status judge_defaults(const GenerationConfig& generation) {
+  SamplingParams params;
+  params.temperature = generation.temperature.value_or(params.temperature);
+  params.top_p = generation.top_p.value_or(params.top_p);
+  params.top_k = generation.top_k.value_or(params.top_k);
+  if (const Status status = validate(params, -1); !status.ok()) {
+    return invalid_argument("generation_config.json: " + status.error().message, status.error().param);
+  }
+  return {};
+}
+
+/// What generation_config.json asks for and requests will not get by default.
+void warn_of_unapplied(const GenerationConfig& generation) {
+  const auto warn = [](const char* name, double value) {
+    spdlog::warn("generation_config.json asks for {} {}, which is not available yet and is not applied.", name, value);
+  };
+  if (generation.repetition_penalty.value_or(1.0) != 1.0) warn("repetition_penalty", *generation.repetition_penalty);
+  if (generation.min_p.value_or(0.0) != 0.0) warn("min_p", *generation.min_p);
+}
+
+Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::string& chat_template,
+                                       const std::string& tokenizer) {
+  if (config.model.empty())
+    return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
+  const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
+  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));
+  AsyncLlmParts parts;
+  parts.config = config;
+  parts.model = checkpoint.config;
+  QUIRE_RETURN_IF_ERROR(judge_defaults(parts.model.generation));
+  warn_of_unapplied(parts.model.generation);
+
+  // A large tokenizer takes as long to build as a small model's weights.
+  std::future<Result<TextAssets>> text =
+      std::async(std::launch::async, [&] { return load_text_assets(text_source, chat_template); });
+  LoadProgress progress;
+  Result<LoadedExecutor> loaded = create_single_process_executor(
+      config, std::move(checkpoint), [&](int64_t done, int64_t total) { progress.update(done, total); });
+  progress.end();
+  QUIRE_ASSIGN_OR_RETURN(parts.text, text.get());
+  if (!loaded.ok()) return loaded.error();
+  if (!loaded->kv_summary.empty()) spdlog::info("{}", loaded->kv_summary);
+  parts.limits = loaded->limits;
+  parts.executor = std::move(loaded->executor);
+  return AsyncLlm::from_parts(std::move(parts));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AsyncLlm>> AsyncLlm::create(const EngineConfig& config, const std::string& chat_template,
+                                                   const std::string& tokenizer) {
+  try {
+    return load(config, chat_template, tokenizer);
+  } catch (const StartupError& error) {
+    return invalid_argument(error.what());
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorKind::kUnavailable, fmt::format("There is not enough memory to load {}.", config.model), "model"};
+  } catch (const std::exception& error) {
+    return internal_error(fmt::format("Loading {} failed: {}.", config.model, error.what()));
+  }
+}
+
+}  // namespace quire
