@@ -39,11 +39,6 @@ Status judge_prompt(const EngineRequest& request, const EngineLimits& limits, in
       "prompt");
 }
 
-Status judge_count(const char* name, const std::optional<int64_t>& value, int64_t maximum) {
-  if (!value || (*value >= 0 && *value <= maximum)) return {};
-  return invalid_argument(fmt::format("{} is {}, but must be between 0 and {}.", name, *value, maximum), name);
-}
-
 }  // namespace
 
 EngineLimits with_blocks_per_group(EngineLimits limits, const std::vector<KvCacheGroup>& groups) {
@@ -58,13 +53,7 @@ int64_t max_request_tokens(const EngineLimits& limits, const std::vector<KvCache
 
 Status judge_request(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
   QUIRE_RETURN_IF_ERROR(judge_prompt(request, limits, max_tokens));
-  const SamplingParams& sampling = request.sampling;
-  if (sampling.max_tokens && *sampling.max_tokens < 1) {
-    return invalid_argument(fmt::format("max_tokens is {}, but must be at least 1.", *sampling.max_tokens),
-                            "max_tokens");
-  }
-  QUIRE_RETURN_IF_ERROR(judge_count("logprobs", sampling.logprobs, limits.max_logprobs));
-  QUIRE_RETURN_IF_ERROR(judge_count("prompt_logprobs", sampling.prompt_logprobs, limits.max_logprobs));
+  QUIRE_RETURN_IF_ERROR(validate(request.sampling, limits.max_logprobs));
   if (request.cache_salt.size() > kMaxSaltBytes) {
     return invalid_argument(
         fmt::format("cache_salt has {} bytes, but may have at most {}.", request.cache_salt.size(), kMaxSaltBytes),

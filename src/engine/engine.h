@@ -23,7 +23,7 @@ struct EngineLimits {
   int64_t kv_cache_tokens = 0;            ///< tokens that fit in the cache: those of its smallest group
   int64_t max_num_batched_tokens = 0;
   int64_t max_num_seqs = 0;
-  int64_t max_logprobs = 0;
+  int64_t max_logprobs = 0;  ///< -1: no cap
   int64_t vocab_size = 0;
 };
 

@@ -24,11 +24,12 @@ struct EngineConfig {
   bool enable_chunked_prefill = true;
   std::optional<int64_t> max_num_batched_tokens;      ///< none: 2048 for the server, 4096 offline
   std::optional<int64_t> max_num_seqs;                ///< none: 128 for the server, 256 offline
-  int64_t long_prefill_token_threshold = 0;
+  int64_t long_prefill_token_threshold = 0;           ///< 0: prompts above max_num_batched_tokens count as long
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
   int64_t max_logprobs = 20;
   int64_t seed = 0;
   int threads = 0;                                    ///< --threads; 0: from affinity and quota
+  bool use_generation_config = true;                  ///< --generation-config auto; false ("vllm"): generation_config.json gives no sampling defaults
   bool offline = false;                               ///< picks the offline defaults
   bool check_integrity_every_step = false;            ///< in tests
 };

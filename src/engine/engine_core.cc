@@ -55,7 +55,11 @@ void EngineCore::add(EngineRequest request, OutputCallback callback, double arri
   auto state = std::make_unique<RequestState>();
   state->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   state->tokens = std::move(request.prompt);
-  state->seed = request.sampling.seed ? static_cast<uint64_t>(*request.sampling.seed) : draw_seed();
+  const int64_t seed = request.sampling.seed.value_or(-1);
+  state->seed = seed == -1 ? draw_seed() : static_cast<uint64_t>(seed);
+  for (std::optional<int64_t>* count : {&request.sampling.logprobs, &request.sampling.prompt_logprobs}) {
+    if (*count == -1) *count = limits_.vocab_size;
+  }
   const int64_t left = max_request_tokens_ - state->prompt_tokens;
   state->max_total_tokens = state->prompt_tokens + std::min(request.sampling.max_tokens.value_or(left), left);
   state->cache_extra = cache_extra(request);

@@ -126,7 +126,7 @@ Result<EngineLimits> settle_limits(const EngineConfig& config, int64_t model_con
   limits.num_blocks = blocks_per_group.front();
   limits.kv_cache_tokens = std::ranges::min(blocks_per_group) * config.block_size;
   limits.vocab_size = vocab_size;
-  limits.max_logprobs = config.max_logprobs == -1 ? vocab_size : config.max_logprobs;
+  limits.max_logprobs = config.max_logprobs;
 
   // The largest step bounds the blocks that a sliding window needs; without chunking a step may be a whole prompt.
   const int64_t default_tokens = std::max<int64_t>(config.offline ? 4096 : 2048, config.max_num_seqs.value_or(0));

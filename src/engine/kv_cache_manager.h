@@ -52,6 +52,7 @@ class KvCacheManager {
 
   double usage() const;  ///< share of the fullest group's blocks that sequences hold, 0..1
   int64_t block_size() const { return block_size_; }
+  bool caching() const { return caching_; }
   int64_t free_blocks(int group) const { return pools_[group].free_count(); }
   int64_t cached_nodes() const { return tree_.live_nodes(); }
 

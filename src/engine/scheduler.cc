@@ -221,7 +221,7 @@ void Scheduler::start_running(RequestState& request, int64_t tokens, int64_t cac
   request.usage.cached_tokens = cached;
   counters_.prompt_tokens += request.prompt_tokens;
   counters_.prompt_tokens_cached += cached;
-  if (request.wants_prompt_logprobs()) return;
+  if (request.wants_prompt_logprobs() || !cache_.caching()) return;
   counters_.prefix_cache_queries += request.prompt_tokens;
   counters_.prefix_cache_hits += cached;
 }
