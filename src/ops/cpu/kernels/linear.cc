@@ -105,25 +105,21 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
   const T* const weights = static_cast<const T*>(call.panels) + panel * panel_size;
   Sums<kRows, kPanels> sums;
   clear(sums);
-  const auto multiply = [&](int64_t begin, int64_t end, int64_t skip) __attribute__((always_inline)) {
-    const char* const ahead = reinterpret_cast<const char*>(weights + begin * kPanelChannels + skip) + kPrefetchBytes;
-    constexpr int64_t kBytes = kPrefetchFeatures * kPanelChannels * static_cast<int64_t>(sizeof(T));
-    multiply_add(
-        call.x + begin, call.x_stride, weights + begin * kPanelChannels, panel_size, end - begin,
-        sums, [&](int64_t k) __attribute__((always_inline)) {
-          const char* const position = ahead + k * kPanelChannels * static_cast<int64_t>(sizeof(T));
-          for (int p = 0; p < kPanels; ++p) {
-            for (int64_t line = 0; line < kBytes; line += 64) {
-              __builtin_prefetch(position + p * panel_size * static_cast<int64_t>(sizeof(T)) + line);
-            }
+  // Near the end of these panels, the weights ahead are those of the next kPanels panels.
+  constexpr int64_t kLineElements = 64 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kAhead = kPrefetchBytes / static_cast<int64_t>(sizeof(T));
+  const T* const ahead = weights + kAhead;
+  const T* const ahead_at_end = ahead + (kPanels - 1) * panel_size;
+  const int64_t turn = depth - kAhead / kPanelChannels;
+  multiply_add(
+      call.x, call.x_stride, weights, panel_size, depth, sums, [&](int64_t k) __attribute__((always_inline)) {
+        const T* const position = (k < turn ? ahead : ahead_at_end) + k * kPanelChannels;
+        for (int p = 0; p < kPanels; ++p) {
+          for (int64_t i = 0; i < kPrefetchFeatures * kPanelChannels; i += kLineElements) {
+            __builtin_prefetch(position + p * panel_size + i);
           }
-        });
-  };
-  // Near the end of the panels, the weights ahead are those of the next kPanels panels.
-  constexpr int64_t kAhead = kPrefetchBytes / static_cast<int64_t>(kPanelChannels * sizeof(T));
-  const int64_t turn = depth > kAhead ? depth - kAhead : 0;
-  multiply(0, turn, 0);
-  multiply(turn, depth, (kPanels - 1) * panel_size);
+        }
+      });
   repeat<kRows>(QUIRE_BODY(r) {
     float finished[kPanels * kPanelChannels];
     repeat<kPanels * kPanelVecs>(QUIRE_BODY(i) { store(finished + i * kLanes, sums.v[r * kPanels * kPanelVecs + i]); });
