@@ -22,8 +22,9 @@ struct Range {
 template <typename T>
 struct Tile {
   const T* panels[kTilePanels];
-  ValueTile<T> values;  ///< its range is set for each use
-  int64_t features;     ///< of a row of values, a multiple of kLanes
+  const T* next_panels[kTilePanels];  ///< of the next tile
+  ValueTile<T> values;                ///< its range is set for each use
+  int64_t features;                   ///< of a row of values, a multiple of kLanes
 };
 
 QUIRE_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -50,6 +51,15 @@ void locate(const KvHead& head, int64_t tile_begin, Range range, Tile<T>& tile) 
     tile.panels[i] = reinterpret_cast<const T*>(block_of(head, head.keys, position)) + offset * head.k_dim;
     tile.values.runs[i] = reinterpret_cast<const T*>(block_of(head, head.values, position)) + offset * head.v_dim;
   }
+}
+
+/// Sets what is to be prefetched during `tile`; where `range` of the next tile holds nothing, the tile itself.
+template <typename T>
+void locate_next(const KvHead& head, int64_t next_begin, Range range, Tile<T>& tile) {
+  Tile<T> next = tile;
+  if (!range.empty()) locate(head, next_begin, range, next);
+  memcpy(tile.next_panels, next.panels, sizeof(next.panels));
+  memcpy(tile.values.next_runs, next.values.runs, sizeof(next.values.runs));
 }
 
 /// Copies `count` values and fills up with zeros to a whole vector, widened.
@@ -83,7 +93,9 @@ void widen(const Tile<T>& from, int64_t k_dim, int64_t v_dim, Range range, const
     float* panel = scratch.keys + i * k_dim * kPanelPositions;
     widen_row(from.panels[i], k_dim * kPanelPositions, panel);
     tile.panels[i] = panel;
+    tile.next_panels[i] = panel;
     tile.values.runs[i] = scratch.values + i * kPanelPositions * stride;
+    tile.values.next_runs[i] = tile.values.runs[i];
   }
   for (int64_t position = range.begin; position < range.end; ++position) {
     const int64_t run = position / kPanelPositions;
@@ -140,12 +152,13 @@ struct ScoreCall {
   const float* queries;
   int64_t k_dim;
   const T* const* panels;
+  const T* const* next;
   int64_t first;
   int64_t last;
   float* scores;
   template <int kRows>
   __attribute__((always_inline)) inline void run() const {
-    score_rows<T, kRows>(queries, k_dim, panels, first, last, scores);
+    score_rows<T, kRows>(queries, k_dim, panels, next, first, last, scores);
   }
 };
 
@@ -196,6 +209,7 @@ void attend_tile(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int6
       const ScoreCall<T> call{scratch.queries + row * k_dim,
                               k_dim,
                               tile.panels,
+                              tile.next_panels,
                               any.begin / kPanelPositions,
                               (any.end + kPanelPositions - 1) / kPanelPositions,
                               scratch.scores + (row - begin) * kTilePositions};
@@ -236,12 +250,16 @@ void attend_segment_as(const KvHead& head, const QueryRows& rows, int64_t segmen
   const bool direct = head.v_dim % kLanes == 0 && (is_float || count <= 2 * kMaxRows);
   const int64_t first_seen = rows.window > 0 ? larger(0, rows.first_position - rows.window + 1) : 0;
   const int64_t end = smaller((segment + 1) * kSegmentPositions, rows.first_position + rows.tokens);
+  const auto span = [first_seen, end](int64_t tile_begin) {
+    return Range{larger(0, first_seen - tile_begin), smaller(kTilePositions, end - tile_begin)};
+  };
   for (int64_t tile_begin = segment * kSegmentPositions; tile_begin < end; tile_begin += kTilePositions) {
-    const Range range{larger(0, first_seen - tile_begin), smaller(kTilePositions, end - tile_begin)};
+    const Range range = span(tile_begin);
     if (range.empty()) continue;
-    Tile<T> stored;
+    Tile<T> stored{};
     locate(head, tile_begin, range, stored);
     if (direct) {
+      locate_next(head, tile_begin + kTilePositions, span(tile_begin + kTilePositions), stored);
       attend_tile(stored, rows, head.k_dim, stride, tile_begin, scratch, state);
       continue;
     }

@@ -26,10 +26,45 @@ constexpr int score_panels_at_once(int rows) { return rows == 1 ? 2 : 1; }
 constexpr int value_vectors_at_once(int rows) { return rows == 1 ? 8 : 4; }
 #endif
 
+/// sums[r][v] += factor(r) * vector(v). The smaller of the two sets is held in registers while the other passes by: so
+/// the accumulators never leave theirs.
+template <int kRows, int kVectors, typename Factor, typename Vector>
+QUIRE_INLINE void multiply_add(Vec (&sums)[kRows][kVectors], const Factor& factor, const Vector& vector) {
+  if constexpr (kRows > kVectors) {
+    Vec vectors[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) vectors[v] = vector(v);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Vec by = factor(r);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(by, vectors[v], sums[r][v]);
+    }
+  } else {
+    Vec factors[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) factors[r] = factor(r);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec x = vector(v);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) sums[r][v] = fma(factors[r], x, sums[r][v]);
+    }
+  }
+}
+
+/// Keys and values read from the cache itself are asked for one tile ahead: blocks lie anywhere, so the CPU's own
+/// prefetcher has to start anew every few lines. Float32 tiles are mostly scratch, which is near anyway.
+template <typename T>
+QUIRE_INLINE void prefetch(const T* next) {
+  if constexpr (sizeof(T) < sizeof(float)) __builtin_prefetch(next, 0, 2);
+}
+
 /// scores[r, p * 16 + i] = sum over k of queries[r, k] * panels[p][k, i]. Rows of scores are kTilePositions apart.
+/// `next` are the next tile's panels.
 template <typename T, int kRows, int kPanels>
 __attribute__((noinline)) void score_panels(const float* queries, int64_t k_dim, const T* const* panels,
-                                            float* scores) {
+                                            const T* const* next, float* scores) {
   constexpr int kVectors = kPanels * kPanelVectors;
   Vec sums[kRows][kVectors];
 #pragma GCC unroll 16
@@ -38,13 +73,15 @@ __attribute__((noinline)) void score_panels(const float* queries, int64_t k_dim,
     for (int v = 0; v < kVectors; ++v) sums[r][v] = zero();
   }
   for (int64_t k = 0; k < k_dim; ++k) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const T* panel = panels[v / kPanelVectors] + k * kPanelPositions;
-      const Vec keys = load_as_float(panel + (v % kPanelVectors) * kLanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) sums[r][v] = fma(set1(queries[r * k_dim + k]), keys, sums[r][v]);
+    if (k % 2 == 0) {
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) prefetch(next[p] + k * kPanelPositions);
     }
+    multiply_add<kRows, kVectors>(
+        sums, [&](int r) { return set1(queries[r * k_dim + k]); },
+        [&](int v) {
+          return load_as_float(panels[v / kPanelVectors] + k * kPanelPositions + (v % kPanelVectors) * kLanes);
+        });
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -58,6 +95,7 @@ __attribute__((noinline)) void score_panels(const float* queries, int64_t k_dim,
 template <typename T>
 struct ValueTile {
   const T* runs[kTilePanels];
+  const T* next_runs[kTilePanels];  ///< of the next tile
   int64_t stride;
   int64_t begin;
   int64_t end;
@@ -78,16 +116,15 @@ __attribute__((noinline)) void add_weighted_values(const float* weights, const V
   while (position < tile.end) {
     const int64_t run = position / kPanelPositions;
     const int64_t run_end = (run + 1) * kPanelPositions < tile.end ? (run + 1) * kPanelPositions : tile.end;
-    const T* values = tile.runs[run] + (position - run * kPanelPositions) * tile.stride + feature;
-    for (; position < run_end; ++position, values += tile.stride) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        const Vec value = load_as_float(values + v * kLanes);
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) {
-          totals[r][v] = fma(set1(weights[r * kTilePositions + position]), value, totals[r][v]);
-        }
-      }
+    const int64_t offset = (position - run * kPanelPositions) * tile.stride + feature;
+    const T* values = tile.runs[run] + offset;
+    const T* next = tile.next_runs[run] + offset;
+    for (; position < run_end; ++position, values += tile.stride, next += tile.stride) {
+      prefetch(next);
+      if constexpr (kVectors * kLanes * sizeof(T) > 64) prefetch(next + 64 / sizeof(T));
+      multiply_add<kRows, kVectors>(
+          totals, [&](int r) { return set1(weights[r * kTilePositions + position]); },
+          [&](int v) { return load_as_float(values + v * kLanes); });
     }
   }
 #pragma GCC unroll 16
@@ -99,15 +136,15 @@ __attribute__((noinline)) void add_weighted_values(const float* weights, const V
 
 /// Scores of kRows rows for panels [first, last).
 template <typename T, int kRows>
-void score_rows(const float* queries, int64_t k_dim, const T* const* panels, int64_t first, int64_t last,
-                float* scores) {
+void score_rows(const float* queries, int64_t k_dim, const T* const* panels, const T* const* next, int64_t first,
+                int64_t last, float* scores) {
   constexpr int kPanels = score_panels_at_once(kRows);
   int64_t panel = first;
   for (; panel + kPanels <= last; panel += kPanels) {
-    score_panels<T, kRows, kPanels>(queries, k_dim, panels + panel, scores + panel * kPanelPositions);
+    score_panels<T, kRows, kPanels>(queries, k_dim, panels + panel, next + panel, scores + panel * kPanelPositions);
   }
   for (; panel < last; ++panel) {
-    score_panels<T, kRows, 1>(queries, k_dim, panels + panel, scores + panel * kPanelPositions);
+    score_panels<T, kRows, 1>(queries, k_dim, panels + panel, next + panel, scores + panel * kPanelPositions);
   }
 }
 
