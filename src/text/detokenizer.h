@@ -12,7 +12,11 @@
 namespace quire {
 
 /// Turns one sequence's output tokens into text deltas. All deltas joined, finish() included, equal decode() of all ids
-/// in the context of the prompt. Not thread-safe; cheap per token (it decodes a short window, not the whole output).
+/// in the context of the prompt. Ids outside the vocabulary have no text. Not thread-safe; cheap per token (it decodes
+/// a short window, not the whole output).
+///
+/// One exception: decoders with byte fallback turn a whole run of byte tokens into U+FFFD once one of them is invalid;
+/// what was given out before that stays.
 class Detokenizer {
  public:
   /// The tokenizer must outlive it. The prompt's last tokens give the context in which the first output token is
@@ -25,11 +29,17 @@ class Detokenizer {
   std::string finish();
 
  private:
+  void take_context(std::span<const int32_t> prompt);
+  std::string decode(size_t begin, size_t end) const;
+  std::string fresh(const std::string& text, size_t end) const;
+  void move_to(size_t end);
+  std::string push_settled(const std::string& text);
+
   const Tokenizer& tokenizer_;
   bool skip_special_tokens_;
-  std::vector<int32_t> ids_;
-  size_t prefix_begin_ = 0;  ///< first id of the window that gives context
-  size_t read_end_ = 0;      ///< ids before it are already in the text given out
+  std::vector<int32_t> ids_;  ///< a window: context, then what is not given out yet
+  size_t read_end_ = 0;       ///< ids before it are already in the text given out
+  std::string read_text_;     ///< decode of the ids before read_end_
 };
 
 }  // namespace quire

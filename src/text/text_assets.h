@@ -17,6 +17,7 @@ struct TextAssets {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   std::string chat_template_source;
+  std::string chat_template_problem;  ///< why chat_template is null: a sentence for the 400; empty where it is not null
   std::string bos_token, eos_token, pad_token, unk_token;  ///< empty where there is none
   std::optional<int32_t> bos_token_id, eos_token_id;
 };
