@@ -2,6 +2,8 @@
 // abort.
 #include "server/generation.h"
 
+#include <spdlog/spdlog.h>
+
 #include "server/protocol/json_input.h"
 #include "server/response/error_response.h"
 
@@ -41,9 +43,15 @@ void Generation::submit_all(std::vector<TextRequest> requests) {
   unfinished_ = requests.size();
   for (size_t i = 0; i < requests.size(); ++i) {
     std::string id = requests[i].id;
-    const Status status = backend_.submit(std::move(requests[i]), [self = shared_from_this(), i](TextOutput&& output) {
-      self->on_output(i, std::move(output));
-    });
+    // Nothing may be thrown into the engine's threads.
+    const TextCallback callback = [self = shared_from_this(), i](TextOutput&& output) {
+      try {
+        self->on_output(i, std::move(output));
+      } catch (const std::exception& fault) {
+        self->on_fault(fault);
+      }
+    };
+    const Status status = backend_.submit(std::move(requests[i]), callback);
     const std::lock_guard lock(mutex_);
     if (!status.ok()) {
       fail(status.error());
@@ -90,6 +98,15 @@ void Generation::on_output(size_t choice, TextOutput&& output) {
     }
     stream_ ? stream_output(choice, output) : take_whole(choice, std::move(output));
     if (!abort_wanted_) return;
+  }
+  abort_all();
+}
+
+void Generation::on_fault(const std::exception& fault) {
+  spdlog::error("Answering {} failed: {}", format_->info().id, fault.what());
+  {
+    const std::lock_guard lock(mutex_);
+    if (!done_) fail(internal_error("Internal server error."));
   }
   abort_all();
 }

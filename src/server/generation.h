@@ -18,7 +18,7 @@ namespace quire {
 /// and a failed choice abort what still runs. Kept alive by the engine's callbacks.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  /// Tells metrics of each output; may be empty. `first` and `previous` time points are kept by the caller.
+  /// Tells metrics of each output; may be empty.
   using Observer = std::function<void(size_t choice, const TextOutput& output)>;
 
   static void start(ServingBackend& backend, std::vector<TextRequest> requests, std::unique_ptr<ResponseFormat> format,
@@ -31,6 +31,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_all(std::vector<TextRequest> requests);
   void open();
   void on_output(size_t choice, TextOutput&& output);
+  void on_fault(const std::exception& fault);
   void stream_output(size_t choice, const TextOutput& output);
   void take_whole(size_t choice, TextOutput&& output);
   void fail(const Error& error);

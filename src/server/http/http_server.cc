@@ -206,8 +206,8 @@ HttpRequest Connection::take_head(const http::request_parser<http::string_body>&
 
 std::shared_ptr<Exchange> Connection::make_exchange(const HttpRequest& request, bool keep_alive, bool chunked) {
   const Exchange::Framing framing{keep_alive, request.method == "HEAD", chunked, shared_->limits.max_buffered_bytes};
-  return std::make_shared<Exchange>(framing, [weak = weak_from_this(), executor = socket_.get_executor()] {
-    asio::post(executor, [weak] {
+  return std::make_shared<Exchange>(framing, [weak = weak_from_this(), loop = loop_] {
+    asio::post(loop->context, [weak] {
       if (const auto self = weak.lock()) self->wake();
     });
   });
