@@ -24,7 +24,8 @@ QUIRE_INLINE Vec tanh(Vec x) {
   return select_less(size, set1(0.625f), near, select_less(size, set1(10.0f), far, farthest));
 }
 
-/// The normal distribution's cumulative function, erfc(-x / sqrt(2)) / 2, to 1e-6 relative for x > -13 and 0 far below.
+/// The normal distribution's cumulative function, erfc(-x / sqrt(2)) / 2: to 1e-6 relative from x = -4 on; below, the
+/// rounding of the exponent shows, x^2 1e-7 relative.
 /// erfc(t) = u exp(-t^2 + P(u)) with u = 1 / (1 + t / 2) and P a Chebyshev fit of degree 9 for all t >= 0.
 QUIRE_INLINE Vec normal_cdf(Vec x) {
   const Vec t = mul(absolute(x), set1(0.70710678118654752f));
