@@ -76,8 +76,9 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Serv
 uint16_t Server::port() const { return impl_->http->port(); }
 
 std::string Server::url() const {
-  const bool is_ipv6 = impl_->options.host.find(':') != std::string::npos;
-  return fmt::format(is_ipv6 ? "http://[{}]:{}" : "http://{}:{}", impl_->options.host, port());
+  const std::string& host = impl_->options.host;
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return fmt::format("http://{}:{}", is_ipv6 ? "[" + host + "]" : host, port());
 }
 
 void Server::begin_drain() { impl_->context.draining.store(true); }
