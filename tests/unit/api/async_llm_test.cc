@@ -90,7 +90,7 @@ TEST(AsyncLlm, SAMP_14_HeldTextComesAtTheEnd) {
 
 TEST(AsyncLlm, StopTokensHaveNoTextUnlessWanted) {
   FakeService service;
-  const std::vector<int32_t> tokens = service.encode(" alpha beta");
+  const std::vector<int32_t> tokens = service.encode(" alpha beta 7");
   const std::string whole = service.llm->tokenizer().decode(tokens, true).value();
   SamplingParams params = with_max_tokens(50);
   params.stop_token_ids = {tokens.back()};
