@@ -9,6 +9,7 @@
 #include "server/auth.h"
 #include "server/fake_backend.h"
 #include "server/http_client.h"
+#include "server/metrics.h"
 
 namespace quire {
 namespace {
