@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // The splitting patterns, as the models' own tokenizer.json files have them.
 #define QUIRE_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"

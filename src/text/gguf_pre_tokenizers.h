@@ -9,6 +9,6 @@ namespace quire {
 
 /// Fills `tokenizer` ("normalizer", "pre_tokenizer", and "ignore_merges" of "model") for the named kind; an empty name
 /// is "default". Returns whether such models put BOS first unless told otherwise, or nothing for an unknown kind.
-std::optional<bool> apply_gguf_pre_tokenizer(std::string_view name, nlohmann::ordered_json& tokenizer);
+std::optional<bool> apply_gguf_pre_tokenizer(std::string_view name, nlohmann::json& tokenizer);
 
 }  // namespace quire

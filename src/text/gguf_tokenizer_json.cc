@@ -10,11 +10,11 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Not ordered_json, whose objects search from the front: a vocabulary would take quadratic time.
+using Json = nlohmann::json;
 
 Json vocab_of(const GgufVocabulary& vocabulary) {
-  // A plain map keeps this linear; the order of the entries does not matter.
-  nlohmann::json vocab = nlohmann::json::object();
+  Json vocab = Json::object();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[vocabulary.tokens[id]] = id;
   return vocab;
 }

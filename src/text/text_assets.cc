@@ -67,20 +67,21 @@ std::map<std::string, Json> named_tokens(const Json& config, const Json& special
 
 /// As transformers does: the tokens that the config names are special, whether the tokenizer.json says so or not.
 Result<std::string> with_named_tokens(const std::string& tokenizer_json, const std::map<std::string, Json>& named) {
-  Json tokenizer = Json::parse(tokenizer_json, nullptr, false);
+  // Not ordered: a vocabulary in an ordered object would take quadratic time.
+  nlohmann::json tokenizer = nlohmann::json::parse(tokenizer_json, nullptr, false);
   if (!tokenizer.is_object()) return invalid_argument("tokenizer.json is not a JSON object");
-  Json& added = tokenizer["added_tokens"];
-  if (!added.is_array()) added = Json::array();
+  nlohmann::json& added = tokenizer["added_tokens"];
+  if (!added.is_array()) added = nlohmann::json::array();
   for (const auto& [text, description] : named) {
     const auto flag = [&](const char* name) {
       return description.is_object() && description.contains(name) && description[name] == true;
     };
-    Json* token = nullptr;
-    for (Json& existing : added) {
+    nlohmann::json* token = nullptr;
+    for (nlohmann::json& existing : added) {
       if (existing.is_object() && existing.value("content", "") == text) token = &existing;
     }
     if (token == nullptr) {
-      added.push_back({{"id", 0}, {"content", text}});
+      added.push_back(nlohmann::json{{"id", 0}, {"content", text}});
       token = &added.back();
       for (const char* name : {"single_word", "lstrip", "rstrip", "normalized"}) (*token)[name] = flag(name);
     }
