@@ -12,7 +12,7 @@ namespace quire::ops::cpu::QUIRE_ISA {
 #if defined(QUIRE_ISA_avx512)
 constexpr int kTileRows = 12;
 constexpr int kTilePanels = 2;
-constexpr int kStreamingRows = 6;
+constexpr int kStreamingRows = 12;
 #elif defined(QUIRE_ISA_avx2)
 constexpr int kTileRows = 6;
 constexpr int kTilePanels = 1;
@@ -77,7 +77,8 @@ QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, const T* weight
 }
 
 /// Adds the bias to one row's finished sums of one panel and writes them; the last panel may have fewer channels.
-QUIRE_INLINE void finish_row(const LinearCall& call, int64_t row, int64_t panel, const float* sums) {
+__attribute__((noinline)) static void finish_row(const LinearCall& call, int64_t row, int64_t panel,
+                                                 const float* sums) {
   const int64_t first = panel * kPanelChannels;
   float* const out = call.out + row * call.out_stride + first;
   const float* const bias = call.bias == nullptr ? nullptr : call.bias + first;

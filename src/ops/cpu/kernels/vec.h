@@ -1,8 +1,8 @@
 // One vector of float32 lanes in each ISA's widest form, so that a kernel is written once and compiled per ISA.
 //
-// Kernels are compiled several times with different instruction sets. What they include must therefore not define inline functions
-// with external linkage (the linker would keep one copy, perhaps with instructions that the CPU lacks): only C headers, intrinsics and files of
-// this folder, whose code lies in a namespace named after the ISA.
+// Kernels are compiled several times with different instruction sets. What they include must therefore not define
+// inline functions with external linkage (the linker would keep one copy, perhaps with instructions that the CPU
+// lacks): only C headers, intrinsics and files of this folder, whose code lies in a namespace named after the ISA.
 #pragma once
 
 #include <math.h>
@@ -79,7 +79,9 @@ QUIRE_INLINE Vec round_nearest(Vec v) { return _mm256_round_ps(v, _MM_FROUND_TO_
 QUIRE_INLINE Vec pow2(Vec n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
-QUIRE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+QUIRE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
+  return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
 QUIRE_INLINE Vec load_bf16(const uint16_t* p) {
   return _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
@@ -232,8 +234,8 @@ QUIRE_INLINE float reduce_max(Vec v) {
   return best;
 }
 
-/// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it. Range reduction by multiples of ln 2 in two
-/// parts, then the minimax polynomial of Cephes' expf (Moshier).
+/// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it. Range reduction
+/// by multiples of ln 2 in two parts, then the minimax polynomial of Cephes' expf (Moshier).
 QUIRE_INLINE Vec exp(Vec x) {
   const Vec lowest = set1(-87.33654f);
   const Vec clamped = min(max(x, lowest), set1(88.37626f));
