@@ -73,6 +73,10 @@ fn trim_filter(value: &Value, characters: Option<&str>) -> Result<String, Error>
     })
 }
 
+fn word_count(text: &str) -> usize {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).count()
+}
+
 fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
@@ -92,6 +96,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_filter("string", |value: &Value| to_str(value));
     environment.add_filter("join", join_filter);
     environment.add_filter("trim", trim_filter);
+    environment.add_filter("wordcount", word_count);
     environment.add_test("sequence", |value: &Value| is_sequence(value));
     environment.remove_global("debug");
     Ok(environment)

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use crate::limits::MAX_VALUE_DEPTH;
@@ -21,28 +21,28 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// The arguments in the order of transformers' function; None is the same as absent.
-fn argument(positional: &[Value], kwargs: &Kwargs, index: usize, name: &str) -> Result<Option<Value>, Error> {
-    let value = match positional.get(index) {
-        Some(value) => Some(value.clone()),
+/// An argument by position or by name; None is the same as absent.
+fn argument(positional: Option<Value>, kwargs: &Kwargs, name: &str) -> Result<Option<Value>, Error> {
+    let value = match positional {
+        Some(value) => Some(value),
         None => kwargs.get::<Option<Value>>(name)?,
     };
     Ok(value.filter(|value| !value.is_none() && !value.is_undefined()))
 }
 
 impl Style {
-    fn new(args: &[Value]) -> Result<Self, Error> {
-        let (positional, kwargs): (&[Value], Kwargs) = from_args(args)?;
-        let ensure_ascii = argument(positional, &kwargs, 0, "ensure_ascii")?.is_some_and(|value| value.is_true());
-        let indent = match argument(positional, &kwargs, 1, "indent")? {
+    fn new(positional: [Option<Value>; 3], kwargs: &Kwargs) -> Result<Self, Error> {
+        let [ensure_ascii, indent, separators] = positional;
+        let ensure_ascii = argument(ensure_ascii, kwargs, "ensure_ascii")?.is_some_and(|value| value.is_true());
+        let indent = match argument(indent, kwargs, "indent")? {
             None => None,
             Some(value) => Some(match value.as_str() {
                 Some(text) => text.to_string(),
                 None => " ".repeat(i64::try_from(value)?.clamp(0, 64) as usize),
             }),
         };
-        let separators = argument(positional, &kwargs, 2, "separators")?;
-        let sort_keys = argument(positional, &kwargs, 3, "sort_keys")?.is_some_and(|value| value.is_true());
+        let separators = argument(separators, kwargs, "separators")?;
+        let sort_keys = argument(None, kwargs, "sort_keys")?.is_some_and(|value| value.is_true());
         kwargs.assert_all_used()?;
         let (item_separator, key_separator) = match separators {
             None => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
@@ -167,9 +167,15 @@ impl Style {
     }
 }
 
-/// The filter.
-pub fn tojson(value: &Value, args: Rest<Value>) -> Result<String, Error> {
-    let style = Style::new(&args)?;
+/// The filter, its arguments in the order of transformers' function.
+pub fn tojson(
+    value: &Value,
+    ensure_ascii: Option<Value>,
+    indent: Option<Value>,
+    separators: Option<Value>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let style = Style::new([ensure_ascii, indent, separators], &kwargs)?;
     let mut out = String::new();
     style.write(value, &mut out, 0)?;
     Ok(out)

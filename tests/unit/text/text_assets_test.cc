@@ -1,0 +1,164 @@
+// Text assets of the demo model (GGUF) and of Hugging Face folders.
+#include "text/text_assets.h"
+
+#include "text/chat_prompt.h"
+#include "text/gguf_tokenizer_json.h"
+#include "text/sentencepiece_merges.h"
+#include "text_test_util.h"
+
+namespace quire {
+namespace {
+
+using text_test::Json;
+
+class DemoModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string path = text_test::demo_model();
+    if (path.empty()) GTEST_SKIP() << "QUIRE_DEMO_MODEL does not name the demo model";
+    auto assets = load_text_assets(path);
+    ASSERT_TRUE(assets.ok()) << assets.error().message;
+    assets_ = std::move(assets).value();
+    golden_ = text_test::read_json(text_test::golden("smollm2-135m-instruct-q4_1.json"));
+  }
+
+  TextAssets assets_;
+  Json golden_;
+};
+
+TEST_F(DemoModel, PromptsHaveTheReferencesIds) {
+  for (const Json& prompt : golden_["prompts"]) {
+    const auto text = prompt["text"].get<std::string>();
+    const auto ids = assets_.tokenizer->encode(text, true);
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(*ids, prompt["token_ids"].get<std::vector<int32_t>>()) << text;
+    EXPECT_EQ(assets_.tokenizer->decode(*ids, false).value(), text);
+    const auto greedy = prompt["greedy_token_ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(assets_.tokenizer->decode(greedy, true).value(), prompt["greedy_text"].get<std::string>());
+  }
+}
+
+TEST_F(DemoModel, ChatsHaveTheReferencesTextAndIds) {
+  ASSERT_NE(assets_.chat_template, nullptr) << assets_.chat_template_problem;
+  for (const Json& chat : golden_["chats"]) {
+    const Json context = {{"messages", chat["messages"]},
+                          {"add_generation_prompt", true},
+                          {"bos_token", assets_.bos_token},
+                          {"eos_token", assets_.eos_token}};
+    const auto prompt = encode_chat(*assets_.tokenizer, *assets_.chat_template, context);
+    ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+    EXPECT_EQ(prompt->text, chat["rendered"].get<std::string>());
+    EXPECT_EQ(prompt->token_ids, chat["token_ids"].get<std::vector<int32_t>>());
+  }
+}
+
+TEST_F(DemoModel, LongTextIsEncodedInWellUnderASecond) {
+  std::string text;
+  while (text.size() < 100'000) text += "The quick brown fox, 1234 times!\n\t if (x >= 10) { return \"caf\u00e9\"; }  ";
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ids = assets_.tokenizer->encode(text, false);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(assets_.tokenizer->decode(*ids, false).value(), text);
+  RecordProperty("seconds", std::to_string(elapsed.count()));
+}
+
+TEST(TextAssets, GoldenFoldersLoadAndRoundTrip) {
+  for (const auto& entry : std::filesystem::directory_iterator(text_test::golden("models"))) {
+    if (!std::filesystem::exists(entry.path() / "tokenizer.json")) continue;
+    const auto assets = load_text_assets(entry.path());
+    ASSERT_TRUE(assets.ok()) << assets.error().message;
+    EXPECT_EQ(assets->bos_token, "<s>");
+    EXPECT_EQ(assets->eos_token_id, 2);
+    ASSERT_NE(assets->chat_template, nullptr);
+    for (const std::string text : {"Hello, world!", " a  b\n\tc ", "\u4e2d\u6587 \U0001F999", ""}) {
+      const auto ids = assets->tokenizer->encode(text, false);
+      ASSERT_TRUE(ids.ok());
+      EXPECT_EQ(assets->tokenizer->decode(*ids, false).value(), text) << entry.path();
+    }
+  }
+}
+
+std::string small_tokenizer() { return text_test::read_file(text_test::golden("models/llama/tokenizer.json")); }
+
+TEST(TextAssets, CHAT_01_NoTemplateLeavesTheModelUsable) {
+  text_test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer());
+  const auto assets = load_text_assets(folder.path());
+  ASSERT_TRUE(assets.ok()) << assets.error().message;
+  EXPECT_EQ(assets->chat_template, nullptr);
+  EXPECT_NE(assets->chat_template_problem.find("--chat-template"), std::string::npos);
+}
+
+TEST(TextAssets, CHAT_01_BrokenTemplateLeavesTheModelUsable) {
+  text_test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("chat_template.jinja", "{% if %}");
+  const auto assets = load_text_assets(folder.path());
+  ASSERT_TRUE(assets.ok()) << assets.error().message;
+  EXPECT_EQ(assets->chat_template, nullptr);
+  EXPECT_NE(assets->chat_template_problem.find("line 1"), std::string::npos) << assets->chat_template_problem;
+  EXPECT_FALSE(load_text_assets(folder.path(), "{% if %}").ok());
+  EXPECT_NE(load_text_assets(folder.path(), "{{ 1 }}")->chat_template, nullptr);
+  EXPECT_EQ(load_text_assets(folder.path(), "no-such-file").error().kind, ErrorKind::kNotFound);
+}
+
+TEST(TextAssets, CHAT_02_TemplateFilesAndNamedTemplates) {
+  text_test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})");
+  EXPECT_EQ(load_text_assets(folder.path())->chat_template_source, "D");
+  folder.write("chat_template.json", R"({"chat_template": "J"})");
+  EXPECT_EQ(load_text_assets(folder.path())->chat_template_source, "J");
+  folder.write("chat_template.jinja", "F");
+  EXPECT_EQ(load_text_assets(folder.path())->chat_template_source, "F");
+}
+
+TEST(TextAssets, TokensNamedByTheConfigAreSpecial) {
+  text_test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
+  const auto assets = load_text_assets(folder.path());
+  ASSERT_TRUE(assets.ok()) << assets.error().message;
+  ASSERT_TRUE(assets->eos_token_id.has_value());
+  EXPECT_TRUE(assets->tokenizer->is_special(*assets->eos_token_id));
+  EXPECT_EQ(assets->tokenizer->encode("<|end|>", false).value(), std::vector<int32_t>{*assets->eos_token_id});
+}
+
+TEST(TextAssets, UnknownPreTokenizerIsRefusedByName) {
+  GgufVocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  vocabulary.pre_tokenizer = "klingon";
+  vocabulary.tokens = {"a", "b", "ab"};
+  vocabulary.types.assign(3, GgufTokenType::kNormal);
+  vocabulary.merges = {"a b"};
+  const auto refused = make_tokenizer_json(vocabulary, "x.gguf");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(refused.error().message.find("klingon"), std::string::npos);
+  vocabulary.model = "rwkv";
+  EXPECT_NE(make_tokenizer_json(vocabulary, "x.gguf").error().message.find("rwkv"), std::string::npos);
+}
+
+TEST(TextAssets, EveryPreTokenizerKindMakesALoadableTokenizer) {
+  GgufVocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  vocabulary.tokens = {"a", "b", "ab", "<s>"};
+  vocabulary.types = {GgufTokenType::kNormal, GgufTokenType::kNormal, GgufTokenType::kNormal, GgufTokenType::kControl};
+  vocabulary.merges = {"a b"};
+  vocabulary.bos_id = 3;
+  for (const char* name : {"", "default", "gpt-2", "olmo", "smollm", "command-r", "llama-bpe", "dbrx", "glm4", "qwen2",
+                           "qwen35", "tekken", "gpt-4o", "deepseek-v3"}) {
+    vocabulary.pre_tokenizer = name;
+    const auto json = make_tokenizer_json(vocabulary, "x.gguf");
+    ASSERT_TRUE(json.ok()) << json.error().message;
+    const auto tokenizer = text_test::make_tokenizer(*json);
+    EXPECT_EQ(tokenizer->encode("<s>ab", false).value(), (std::vector<int32_t>{3, 2})) << name;
+    const bool adds_bos = vocabulary.pre_tokenizer == "llama-bpe" || vocabulary.pre_tokenizer == "tekken";
+    EXPECT_EQ(tokenizer->encode("ab", true)->size(), adds_bos ? 2u : 1u) << name;
+  }
+}
+
+}  // namespace
+}  // namespace quire
