@@ -141,6 +141,14 @@ TEST(TextAssets, UnknownPreTokenizerIsRefusedByName) {
   EXPECT_NE(make_tokenizer_json(vocabulary, "x.gguf").error().message.find("rwkv"), std::string::npos);
 }
 
+TEST(TextAssets, MergesFromScoresAreInTheConvertersOrder) {
+  // What transformers' generate_merges answers for this vocabulary.
+  const std::vector<std::string> tokens = {"a", "b", "c", "ab", "bc", "abc", "\u00e9", "\u00e9a"};
+  using Merge = std::pair<std::string, std::string>;
+  const std::vector<Merge> expected = {{"ab", "c"}, {"a", "bc"}, {"a", "b"}, {"\u00e9", "a"}, {"b", "c"}};
+  EXPECT_EQ(merges_from_scores(tokens, {-1, -2, -3, -4, -5, -4, -6, -4}), expected);
+}
+
 TEST(TextAssets, EveryPreTokenizerKindMakesALoadableTokenizer) {
   GgufVocabulary vocabulary;
   vocabulary.model = "gpt2";
