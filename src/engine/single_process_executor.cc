@@ -102,7 +102,7 @@ Result<CacheSize> settle_cache(const EngineConfig& config, const std::vector<KvC
     blocks = *config.num_kv_blocks_override;
   } else {
     const int64_t budget = config.kv_cache_memory_bytes.value_or(
-        static_cast<int64_t>(kDefaultCacheShare * static_cast<double>(available_memory_bytes())));
+        static_cast<int64_t>(kDefaultCacheShare * static_cast<double>(available_memory())));
     blocks = budget / bytes_per_block;
     if (blocks < 1) {
       return invalid_argument(fmt::format("the KV cache may take {} bytes, but one block of {} tokens takes {}: raise "
