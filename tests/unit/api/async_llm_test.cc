@@ -190,7 +190,8 @@ TEST(AsyncLlm, IdsAreUniqueWhileTheyRunAndFreeAfterwards) {
   SamplingParams params = with_max_tokens(400);
   ASSERT_TRUE(service.submit(1, {}, params).ok());
   const Status again = service.submit(1, {}, params);
-  if (!again.ok()) EXPECT_EQ(again.error().param, "request_id");
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().param, "request_id");
   service.llm->abort("r1");
   service.wait(1);
   // A stop string ends a request before the engine does; its id may be used at once, from the last output on.
