@@ -11,6 +11,7 @@
 #include "api/load_progress.h"
 #include "checkpoint/weight_source.h"
 #include "engine/single_process_executor.h"
+#include "ops/cpu/kernel_table.h"
 
 namespace quire {
 namespace {
@@ -41,6 +42,7 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
   if (config.model.empty())
     return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
   const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
+  ops::cpu::kernels();  // judges QUIRE_CPU_ISA here: a worker of the pool could not report it
   QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));
   AsyncLlmParts parts;
   parts.config = config;

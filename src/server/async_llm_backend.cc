@@ -18,9 +18,11 @@ RequestRules make_rules(const AsyncLlm& llm) {
 
 }  // namespace
 
-AsyncLlmBackend::AsyncLlmBackend(AsyncLlm& llm) : llm_(llm), rules_(make_rules(llm)) {}
+AsyncLlmBackend::AsyncLlmBackend(AsyncLlm& llm)
+    : llm_(llm), rules_(make_rules(llm)), text_limit_(llm.tokenizer(), llm.limits().max_model_len) {}
 
 Result<std::vector<int32_t>> AsyncLlmBackend::encode(std::string_view text, bool add_special_tokens) const {
+  QUIRE_RETURN_IF_ERROR(text_limit_.judge(text.size(), "prompt"));
   return llm_.tokenizer().encode(text, add_special_tokens);
 }
 

@@ -3,6 +3,7 @@
 
 #include "api/async_llm.h"
 #include "server/serving_backend.h"
+#include "server/text_limit.h"
 
 namespace quire {
 
@@ -26,6 +27,7 @@ class AsyncLlmBackend final : public ServingBackend {
  private:
   AsyncLlm& llm_;
   const RequestRules rules_;
+  const TextLimit text_limit_;
 };
 
 }  // namespace quire

@@ -44,6 +44,7 @@ Error no_template(const TextAssets& text) {
 Result<std::vector<int32_t>> AsyncLlmBackend::encode_chat(const Conversation& conversation) const {
   const TextAssets& text = llm_.text();
   if (!text.chat_template) return no_template(text);
+  QUIRE_RETURN_IF_ERROR(text_limit_.judge(content_bytes(conversation), "messages"));
   QUIRE_ASSIGN_OR_RETURN(Json context, template_context(conversation, text));
   ChatPromptOptions options;
   options.continue_final_message = conversation.continue_final_message;

@@ -232,6 +232,10 @@ asio::awaitable<bool> Connection::serve_one() {
     co_await refuse(414, fmt::format("The request's URL is longer than {} bytes.", shared_->limits.max_target_bytes));
     co_return false;
   }
+  if (request.header("Transfer-Encoding") && !parser.chunked()) {  // where the body ends cannot be known
+    co_await refuse(501, "Only chunked is supported as a Transfer-Encoding.");
+    co_return false;
+  }
   keep_alive_ = parser.get().keep_alive();
   if (shared_->callbacks.gate) {
     if (auto refusal = shared_->callbacks.gate(request)) {

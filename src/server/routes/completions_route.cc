@@ -23,6 +23,10 @@ Result<std::vector<std::vector<int32_t>>> tokenize(const ServingBackend& backend
                            backend.encode(std::get<std::string>(prompt), request.add_special_tokens));
     if (ids.empty()) return invalid_argument("The prompt is empty: it needs at least one token.", "prompt");
     prompts.push_back(std::move(ids));
+    // The engine will refuse this one, and with it the request: the rest need not be tokenized.
+    if (static_cast<int64_t>(prompts.back().size()) >= backend.limits().max_model_len) {
+      return std::vector<std::vector<int32_t>>{std::move(prompts.back())};
+    }
   }
   return prompts;
 }
