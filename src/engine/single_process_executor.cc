@@ -33,7 +33,7 @@ class SingleProcessExecutor final : public Executor {
     QUIRE_ASSIGN_OR_RETURN(const ModelFactory factory, ModelRegistry::instance().find(config.architecture));
     linear_method_ = make_unquantized_linear_method(storage);
     layer_context_ = std::make_unique<LayerContext>(
-        LayerContext{context_, arena_, parameters_, *linear_method_, ParallelRank{}, max_positions});
+        LayerContext{context_, arena_, parameters_, *linear_method_, storage, ParallelRank{}, max_positions});
     QUIRE_ASSIGN_OR_RETURN(model_, factory(*layer_context_, config));
     QUIRE_RETURN_IF_ERROR(model_->load_weights(weights, progress));
     groups_ = group_layers(model_->kv_cache_specs());

@@ -19,6 +19,8 @@ struct LayerContext {
   ParameterTable& parameters;
   /// Chooses the method of a linear by its prefix ("model.layers.0.self_attn.qkv_proj").
   const LinearMethod& linear_method;
+  /// The type that parameters outside linears (norms, biases) are rounded to.
+  DType storage = DType::kFloat32;
   ParallelRank tensor_parallel;
   int64_t max_positions = 0;  ///< positions that rotary tables must cover
 };

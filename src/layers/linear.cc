@@ -39,7 +39,7 @@ std::vector<RowRun> runs_of(const std::vector<OutputPiece>& pieces, std::string_
 }  // namespace
 
 LinearBase::LinearBase(LayerContext& context, std::string prefix, Shape shape)
-    : prefix_(std::move(prefix)), pieces_(std::move(shape.pieces)), input_(shape.input) {
+    : prefix_(std::move(prefix)), pieces_(std::move(shape.pieces)), input_(shape.input), storage_(context.storage) {
   const int64_t local = local_features(pieces_);
   const int64_t total = total_features(pieces_);
   OpContext& op_context = context.op_context;
@@ -75,7 +75,7 @@ Status LinearBase::load_weight(OpContext& context, const WeightSource& source, c
 Status LinearBase::load_bias(OpContext& context, const WeightSource& source, const WeightInfo& weight,
                              std::string_view piece) {
   if (!bias_.defined()) return {};
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values, load_vector(source, weight));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values, load_vector(source, weight, storage_));
   for (const RowRun& run : runs_of(pieces_, piece)) {
     Tensor target = bias_.slice_cols(run.local, run.count);
     ops::copy_from_host(

@@ -61,6 +61,7 @@ class LinearBase {
   Range input_;
   std::unique_ptr<LinearWeight> weight_;
   Tensor bias_;  ///< [1, out_features]; undefined where there is none to add
+  DType storage_;
   const LoraHook* lora_hook_ = nullptr;
 };
 

@@ -10,9 +10,10 @@ RMSNorm::RMSNorm(LayerContext& context, const std::string& prefix, int64_t size,
     : weight_(Tensor::empty(1, size, DType::kFloat32, context.op_context.device)),
       epsilon_(static_cast<float>(epsilon)) {
   context.parameters.add(prefix + ".weight", {size}, {},
-                         [this, &op_context = context.op_context](const WeightSource& source, const WeightInfo& weight,
-                                                                  std::string_view) -> Status {
-                           QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values, load_vector(source, weight));
+                         [this, &op_context = context.op_context, storage = context.storage](
+                             const WeightSource& source, const WeightInfo& weight, std::string_view) -> Status {
+                           QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values,
+                                                  load_vector(source, weight, storage));
                            ops::copy_from_host(op_context, values, weight_);
                            return {};
                          });

@@ -52,11 +52,12 @@ Status load_matrix(OpContext& context, const WeightSource& source, const WeightI
   return {};
 }
 
-Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight) {
+Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight, DType storage) {
   std::vector<float> scratch;
   std::vector<float> values(static_cast<size_t>(weight.rows() * weight.cols()));
   QUIRE_ASSIGN_OR_RETURN(const MatrixView view, source.read_rows(weight, 0, weight.rows(), scratch));
   for (int64_t row = 0; row < view.rows; ++row) row_to_float(view, row, values.data() + row * view.cols);
+  for (float& value : values) value = round_to(value, storage);
   return values;
 }
 

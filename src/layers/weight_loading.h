@@ -25,7 +25,8 @@ struct RowRun {
 Status load_matrix(OpContext& context, const WeightSource& source, const WeightInfo& weight,
                    std::span<const RowRun> runs, Range input, LinearWeight& target);
 
-/// All values of a small tensor as float32, in order.
-Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight);
+/// All values of a small tensor (a bias, a norm's weight) in order: rounded to `storage` as every parameter is, then
+/// widened to float32.
+Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight, DType storage);
 
 }  // namespace quire

@@ -34,6 +34,12 @@ uint16_t float_to_float16(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+float round_to(float value, DType storage) {
+  if (storage == DType::kBFloat16) return bfloat16_to_float(float_to_bfloat16(value));
+  if (storage == DType::kFloat16) return float16_to_float(float_to_float16(value));
+  return value;
+}
+
 void row_to_float(const MatrixView& view, int64_t row, float* out) {
   const auto offset = static_cast<size_t>(row * view.row_stride);
   if (view.dtype == DType::kFloat32) {

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
+
+#include "tensor/convert.h"
 
 namespace quire::testing {
 
@@ -67,6 +71,53 @@ ParityModel::Answer ParityModel::run(const std::vector<int32_t>& prompt, int64_t
     tokens.push_back(token.token);
   }
   return answer;
+}
+
+namespace {
+
+/// Rewrites one safetensors file with its F32 tensors' values rounded to bfloat16 (kept as F32).
+void round_file(const std::filesystem::path& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t header_size = 0;
+  file.read(reinterpret_cast<char*>(&header_size), sizeof(header_size));
+  std::string header(header_size, ' ');
+  file.read(header.data(), static_cast<std::streamsize>(header_size));
+  for (const auto& [name, tensor] : nlohmann::json::parse(header).items()) {
+    if (name == "__metadata__" || tensor["dtype"] != "F32") continue;
+    const uint64_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+    std::vector<float> values((end - begin) / sizeof(float));
+    const auto at = static_cast<std::streamoff>(sizeof(header_size) + header_size + begin);
+    file.seekg(at);
+    file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(end - begin));
+    for (float& value : values) value = round_to(value, DType::kBFloat16);
+    file.seekp(at);
+    file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(end - begin));
+  }
+}
+
+/// Folders to remove when the test program ends.
+struct TemporaryFolders {
+  std::vector<std::filesystem::path> paths;
+  ~TemporaryFolders() {
+    std::error_code ignored;
+    for (const auto& path : paths) std::filesystem::remove_all(path, ignored);
+  }
+};
+
+}  // namespace
+
+std::string rounded_copy(const std::string& folder) {
+  static TemporaryFolders folders;
+  std::string name = (std::filesystem::temp_directory_path() / "quire-rounded-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  folders.paths.emplace_back(name);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::filesystem::path copy = std::filesystem::path(name) / entry.path().filename();
+    std::ofstream(copy, std::ios::binary) << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+    if (copy.extension() == ".safetensors") round_file(copy);
+  }
+  return name;
 }
 
 namespace {

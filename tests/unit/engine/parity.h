@@ -35,6 +35,9 @@ class ParityModel {
   LoadedExecutor loaded_;
 };
 
+/// A copy of a Hugging Face folder (removed at exit) whose weights are all rounded to bfloat16.
+std::string rounded_copy(const std::string& folder);
+
 /// Checks every prompt of `folder`/golden.json: log-probabilities to `tolerance`, greedy tokens where the margin is
 /// above `margin`.
 void expect_parity(const std::string& folder, EngineConfig config = {}, double tolerance = 1e-4, double margin = 1e-3);

@@ -14,8 +14,39 @@ EngineConfig in_float32() {
   return config;
 }
 
+/// Keys and values rounded to bfloat16 carry a relative error of 2^-9 each. Scores move by that times their size, and
+/// with random weights of unit scale logits of size about 5 by a few hundredths over a handful of layers.
+constexpr double kBfloat16CacheBound = 0.08;
+
 TEST_P(GoldenModel, AgreesWithTransformersInFloat32) {
   expect_parity(golden_models() + "/" + GetParam(), in_float32());
+}
+
+/// The folder itself where its weights are bfloat16; else a copy with every weight rounded, so that both runs have the
+/// same numbers.
+TEST_P(GoldenModel, AgreesInBfloat16WithTheRoundedWeights) {
+  const std::string folder = golden_models() + "/" + GetParam();
+  const std::string rounded = rounded_copy(folder);
+  ParityModel reference(rounded, in_float32());
+  EngineConfig config;
+  config.dtype = DType::kBFloat16;
+  config.kv_cache_dtype = DType::kFloat32;
+  ParityModel exact_cache(folder, config);
+  config.kv_cache_dtype = DType::kBFloat16;
+  ParityModel rounded_cache(folder, config);
+  std::vector<int32_t> prompt{1};
+  for (int32_t i = 1; i < 120; ++i) prompt.push_back(5 + (i * 53) % 490);
+  const auto expected = reference.run(prompt, 1);
+  const auto exact = exact_cache.run(prompt, 1);
+  const auto bounded = rounded_cache.run(prompt, 1);
+  for (size_t i = 0; i < expected.last.size(); ++i) {
+    // Widening bfloat16 is exact: the same sums in the same order.
+    EXPECT_EQ(exact.last[i], expected.last[i]);
+    EXPECT_NEAR(bounded.last[i], expected.last[i], kBfloat16CacheBound);
+  }
+  for (size_t i = 0; i < expected.prompt.size(); ++i) {
+    EXPECT_NEAR(bounded.prompt[i][0].logprob, expected.prompt[i][0].logprob, kBfloat16CacheBound);
+  }
 }
 
 TEST_P(GoldenModel, IsBitForBitTheSameInAnyChunks) {
