@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,10 +59,11 @@ class Server:
         return self.process.wait(timeout=seconds)
 
 
-def start_server(model: Path, *flags: str) -> Server:
-    """Starts `quire serve MODEL --port 0 FLAGS` and waits until /health answers."""
-    command = [str(binary()), "serve", str(model), "--port", "0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start_server(model: Path, *flags: str, environment: dict | None = None, under: tuple = ()) -> Server:
+    """Starts `quire serve MODEL --port 0 FLAGS` and waits until /health answers. `under` is a program to run it under."""
+    command = [*under, str(binary()), "serve", str(model), "--port", "0", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               env={**os.environ, **(environment or {})})
     server = Server(process, "")
     ready = threading.Event()
 
@@ -80,6 +82,23 @@ def start_server(model: Path, *flags: str) -> Server:
         pytest.fail("the server did not start: " + " ".join(command) + "\n" + "".join(server.log[-20:]))
     assert requests.get(server.url + "/health", timeout=10).status_code == 200
     return server
+
+
+@contextmanager
+def running(model: Path, *flags: str, **options):
+    """A server that lives as long as the with block."""
+    server = start_server(model, *flags, **options)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def run_quire(*arguments: str, environment: dict | None = None, stdin: str = "", under: tuple = (), seconds: float = 120):
+    """One command to its end."""
+    return subprocess.run([*under, str(binary()), *map(str, arguments)], input=stdin, capture_output=True, text=True,
+                          errors="replace", timeout=seconds, env={**os.environ, **(environment or {})})
 
 
 @pytest.fixture(scope="session")
