@@ -36,7 +36,8 @@ Json model_json(const ServerContext& context, const std::string& name) {
                 {"owned_by", "quire"},
                 {"root", context.backend.model_root()},
                 {"parent", nullptr},
-                {"max_model_len", context.backend.limits().max_model_len}};
+                {"max_model_len", context.backend.limits().max_model_len},
+                {"vocab_size", context.backend.rules().vocab_size}};
   model["permission"] = Json::array();
   model["permission"].push_back(permission(context, name));
   return model;
