@@ -1,12 +1,11 @@
 #include "checkpoint/gguf_config.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
-#include <numbers>
 
+#include "checkpoint/gguf_metadata.h"
+#include "checkpoint/gguf_rope.h"
 #include "checkpoint/model_config_json.h"
 #include "checkpoint/model_family.h"
 #include "checkpoint/printable.h"
@@ -14,76 +13,12 @@
 namespace quire {
 namespace {
 
-/// Reads metadata keys below "<architecture>." and remembers the first mistake.
-class Metadata {
- public:
-  Metadata(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
-
-  std::optional<int64_t> integer(const std::string& key, int64_t min, int64_t max) {
-    const auto value = find<int64_t>(key);
-    if (value && (*value < min || *value > max)) {
-      fail(invalid_argument(file_.description() + ": " + prefix_ + key + " must be from " + std::to_string(min) +
-                            " to " + std::to_string(max) + ", it is " + std::to_string(*value)));
-      return std::nullopt;
-    }
-    return value;
-  }
-  int64_t required(const std::string& key, int64_t max) {
-    const auto value = integer(key, 1, max);
-    if (!value) fail(invalid_argument(file_.description() + " lacks a valid " + prefix_ + key));
-    return value.value_or(1);
-  }
-  std::optional<double> number(const std::string& key, double min, double max) {
-    const auto value = find<double>(key);
-    if (value && !(*value >= min && *value <= max)) {
-      fail(invalid_argument(file_.description() + ": " + prefix_ + key + " is out of range"));
-      return std::nullopt;
-    }
-    return value;
-  }
-  template <typename T>
-  std::optional<T> find(const std::string& key) {
-    auto value = file_.find<T>(prefix_ + key);
-    if (value.ok()) return *value;
-    fail(value.error());
-    return std::nullopt;
-  }
-  void fail(Error error) {
-    if (!error_) error_ = std::move(error);
-  }
-  void refuse(const std::string& key, const std::string& why) {
-    fail(unsupported(file_.description() + ": " + prefix_ + key + " " + why));
-  }
-  Status status() const {
-    if (error_) return *error_;
-    return {};
-  }
-
- private:
-  const GgufFile& file_;
-  const std::string prefix_;
-  std::optional<Error> error_;
-};
-
 const GgufTensor* find_tensor(const GgufFile& file, std::string_view name) {
   const auto found = std::ranges::find(file.tensors(), name, &GgufTensor::name);
   return found == file.tensors().end() ? nullptr : &*found;
 }
 
-void refuse_unhandled(Metadata& metadata) {
-  if (metadata.integer("expert_count", 0, INT32_MAX).value_or(0) > 0)
-    metadata.refuse("expert_count", "is not supported");
-  if (!metadata.find<bool>("attention.causal").value_or(true)) metadata.refuse("attention.causal", "must be true");
-  for (const char* key :
-       {"attn_logit_softcapping", "final_logit_softcapping", "attention.clamp_kqv", "attention.scale"}) {
-    if (metadata.number(key, -1e9, 1e9).value_or(0.0) != 0.0) metadata.refuse(key, "is not supported");
-  }
-  for (const char* key : {"logit_scale", "embedding_scale", "residual_scale"}) {
-    if (metadata.number(key, -1e9, 1e9).value_or(1.0) != 1.0) metadata.refuse(key, "is not supported");
-  }
-}
-
-void read_sizes(Metadata& metadata, ModelConfig& config) {
+void read_sizes(GgufMetadata& metadata, ModelConfig& config) {
   config.max_position_embeddings = metadata.required("context_length", int64_t{1} << 32);
   config.hidden_size = metadata.required("embedding_length", 1 << 20);
   config.intermediate_size = metadata.required("feed_forward_length", 1 << 24);
@@ -106,83 +41,16 @@ void read_sizes(Metadata& metadata, ModelConfig& config) {
   }
 }
 
-void read_rope(Metadata& metadata, ModelConfig& config) {
-  RopeConfig& rope = config.rope;
-  rope.theta = metadata.number("rope.freq_base", 1.001, 1e12).value_or(10000.0);
-  const std::string type(metadata.find<std::string_view>("rope.scaling.type").value_or("none"));
-  const auto old_factor = metadata.number("rope.scale_linear", 1e-6, 1e6);
-  const double factor = metadata.number("rope.scaling.factor", 0.0, 1e6).value_or(old_factor.value_or(1.0));
-  rope.original_max_position_embeddings =
-      metadata.integer("rope.scaling.original_context_length", 0, int64_t{1} << 32).value_or(0);
-  if (metadata.number("rope.scaling.attn_factor", 0.0, 1e6).value_or(1.0) != 1.0) {
-    metadata.refuse("rope.scaling.attn_factor", "is not supported");
-  }
-  if (metadata.number("rope.scaling.yarn_log_multiplier", -1e6, 1e6).value_or(0.0) != 0.0) {
-    metadata.refuse("rope.scaling.yarn_log_multiplier", "is not supported");
-  }
-  if (type == "yarn") {
-    rope.type = RopeType::kYarn;
-    if (rope.original_max_position_embeddings == 0)
-      rope.original_max_position_embeddings = config.max_position_embeddings;
-    rope.beta_fast = metadata.number("rope.scaling.yarn_beta_fast", 1e-6, 1e6).value_or(32.0);
-    rope.beta_slow = metadata.number("rope.scaling.yarn_beta_slow", 1e-6, 1e6).value_or(1.0);
-  } else if (type == "linear" || (type == "none" && old_factor.value_or(1.0) != 1.0)) {
-    rope.type = RopeType::kLinear;
-  } else if (type != "none") {
-    metadata.refuse("rope.scaling.type", quote_name(type) + " is not supported; supported are none, linear and yarn");
-  }
-  if (rope.type != RopeType::kDefault) rope.factor = factor > 0.0 ? factor : 1.0;
+void read_window(GgufMetadata& metadata, ModelConfig& config) {
+  config.layer_types.assign(static_cast<size_t>(config.num_hidden_layers), LayerType::kFullAttention);
+  const int64_t window = metadata.integer("attention.sliding_window", 0, int64_t{1} << 32).value_or(0);
+  if (window == 0) return;
+  config.sliding_window = window;
+  std::ranges::fill(config.layer_types, LayerType::kSlidingAttention);
 }
 
-/// The factors by which llama3's scaling divides the inverse frequencies, as converters store them in
-/// rope_freqs.weight.
-bool matches_llama3(std::span<const float> factors, const RopeConfig& rope) {
-  const auto original = static_cast<double>(rope.original_max_position_embeddings);
-  for (size_t i = 0; i < factors.size(); ++i) {
-    const double wavelength =
-        2 * std::numbers::pi * std::pow(rope.theta, static_cast<double>(i) / static_cast<double>(factors.size()));
-    double expected = 1.0;
-    if (wavelength > original / rope.low_freq_factor) {
-      expected = rope.factor;
-    } else if (wavelength >= original / rope.high_freq_factor) {
-      const double smooth =
-          (original / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-      expected = 1.0 / ((1.0 - smooth) / rope.factor + smooth);
-    }
-    if (!(std::abs(static_cast<double>(factors[i]) - expected) <= 1e-3 * expected)) return false;
-  }
-  return true;
-}
-
-/// rope_freqs.weight holds the effect of llama3's scaling, not its parameters: find the ones that give it, or refuse.
-Status recover_llama3_rope(const GgufFile& file, ModelConfig& config) {
-  const GgufTensor* tensor = find_tensor(file, "rope_freqs.weight");
-  if (tensor == nullptr) return {};
-  const auto refusal = [&] {
-    return unsupported(file.description() +
-                       ": rope_freqs.weight holds rotary factors that are not those of llama3 scaling");
-  };
-  const auto half = static_cast<size_t>(config.head_dim / 2);
-  const auto bytes = file.data(*tensor);
-  if (std::string_view(tensor->type->name) != "F32" || bytes.size() != half * sizeof(float)) return refusal();
-  std::vector<float> factors(half);
-  std::memcpy(factors.data(), bytes.data(), bytes.size());
-  if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0f; })) return {};
-  if (config.rope.type != RopeType::kDefault) return refusal();
-  RopeConfig candidate = config.rope;
-  candidate.type = RopeType::kLlama3;
-  candidate.factor = static_cast<double>(std::ranges::max(factors));
-  for (int64_t original = 32; original <= 1 << 20; original *= 2) {
-    candidate.original_max_position_embeddings = original;
-    if (!matches_llama3(factors, candidate)) continue;
-    config.rope = candidate;
-    return {};
-  }
-  return refusal();
-}
-
-void read_tokens(const GgufFile& file, ModelConfig& config, Metadata& metadata) {
-  Metadata tokenizer(file, "tokenizer.ggml.");
+void read_tokens(const GgufFile& file, ModelConfig& config, GgufMetadata& metadata) {
+  GgufMetadata tokenizer(file, "tokenizer.ggml.");
   const auto id = [&](const char* key) -> std::optional<int32_t> {
     const auto value = tokenizer.integer(key, -1, std::numeric_limits<uint32_t>::max());
     if (!value || *value < 0 || *value > INT32_MAX) return std::nullopt;
@@ -195,6 +63,34 @@ void read_tokens(const GgufFile& file, ModelConfig& config, Metadata& metadata) 
   }
   config.generation.eos_token_ids = config.eos_token_ids;
   if (const Status status = tokenizer.status(); !status.ok()) metadata.fail(status.error());
+}
+
+/// general.sampling.*, which are to a GGUF file what generation_config.json is to a folder. Values that switch a
+/// sampler off in llama.cpp are brought to the ones that do so here; names without a counterpart are warned of.
+Status read_sampling(const GgufFile& file, JudgedConfig& judged) {
+  GgufMetadata sampling(file, "general.sampling.");
+  GenerationConfig& generation = judged.config.generation;
+  if (const auto value = sampling.number("temp", -1e6, 1e6)) generation.temperature = std::max(0.0, *value);
+  if (const auto value = sampling.number("top_p", 1e-9, 1e6)) generation.top_p = std::min(1.0, *value);
+  if (const auto value = sampling.number("min_p", -1e6, 1.0)) generation.min_p = std::max(0.0, *value);
+  if (const auto value = sampling.integer("top_k", INT32_MIN, INT32_MAX)) {
+    generation.top_k = *value > 0 ? *value : -1;
+  }
+  generation.repetition_penalty = sampling.number("penalty_repeat", 1e-9, 1e6);
+  std::string names;
+  for (const std::string& key : sampling.unread_keys()) names += (names.empty() ? "" : ", ") + quote_name(key);
+  if (!names.empty()) {
+    judged.warnings.push_back(file.description() + ": sampling defaults that are not applied: " + names);
+  }
+  return sampling.status();
+}
+
+/// One part of a model that was cut into several files lacks the other parts' tensors.
+Status refuse_split(const GgufFile& file) {
+  QUIRE_ASSIGN_OR_RETURN(const auto parts, file.find<int64_t>("split.count"));
+  if (parts.value_or(1) <= 1) return {};
+  return unsupported(file.description() + " is one of " + std::to_string(*parts) +
+                     " parts of a model; join them first: llama-gguf-split --merge FIRST_PART OUTPUT");
 }
 
 Status read_vocabulary(const GgufFile& file, ModelConfig& config) {
@@ -229,36 +125,39 @@ DType common_dtype(const GgufFile& file) {
 
 }  // namespace
 
-Result<ModelConfig> gguf_model_config(const GgufFile& file) {
+Result<JudgedConfig> gguf_model_config(const GgufFile& file) {
   QUIRE_ASSIGN_OR_RETURN(const auto architecture, file.get<std::string_view>("general.architecture"));
   const ModelFamily* family = find_model_family_by_type(architecture);
   if (family == nullptr || architecture == "mistral") {
     return unsupported(file.description() + ": GGUF architecture " + quote_name(architecture) +
                        " is not supported; supported are llama, qwen2 and qwen3");
   }
-  ModelConfig config;
+  QUIRE_RETURN_IF_ERROR(refuse_split(file));
+  JudgedConfig judged;
+  ModelConfig& config = judged.config;
   config.architecture = family->architecture;
   config.model_type = family->model_type;
-  Metadata metadata(file, std::string(architecture) + ".");
-  refuse_unhandled(metadata);
+  GgufMetadata metadata(file, std::string(architecture) + ".");
   read_sizes(metadata, config);
-  read_rope(metadata, config);
+  read_gguf_rope(metadata, config);
+  read_window(metadata, config);
   read_tokens(file, config, metadata);
-  config.layer_types.assign(static_cast<size_t>(config.num_hidden_layers), LayerType::kFullAttention);
-  if (const int64_t window = metadata.integer("attention.sliding_window", 0, int64_t{1} << 32).value_or(0);
-      window > 0) {
-    config.sliding_window = window;
-    std::ranges::fill(config.layer_types, LayerType::kSlidingAttention);
+  std::string unknown;
+  for (const std::string& key : judge_other_metadata(metadata)) {
+    unknown += (unknown.empty() ? "" : ", ") + quote_name(metadata.prefix() + key);
   }
+  if (!unknown.empty()) judged.warnings.push_back(file.description() + ": unknown metadata is ignored: " + unknown);
   QUIRE_RETURN_IF_ERROR(metadata.status());
+  QUIRE_RETURN_IF_ERROR(read_sampling(file, judged));
   QUIRE_RETURN_IF_ERROR(read_vocabulary(file, config));
   QUIRE_RETURN_IF_ERROR(recover_llama3_rope(file, config));
   config.tie_word_embeddings = find_tensor(file, "output.weight") == nullptr;
   if (architecture != "qwen2") config.attention_bias = find_tensor(file, "blk.0.attn_q.bias") != nullptr;
   config.mlp_bias = find_tensor(file, "blk.0.ffn_gate.bias") != nullptr;
   config.dtype = common_dtype(file);
+  judged.dtype_given = true;
   QUIRE_RETURN_IF_ERROR(validate_model_config(config, file.description()));
-  return config;
+  return judged;
 }
 
 }  // namespace quire

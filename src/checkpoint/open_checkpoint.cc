@@ -40,8 +40,9 @@ std::vector<std::string> files_with_extension(const fs::path& folder, std::strin
 
 Result<Checkpoint> open_gguf(const fs::path& path) {
   QUIRE_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path));
-  Checkpoint checkpoint{path, true, {}, nullptr};
-  QUIRE_ASSIGN_OR_RETURN(checkpoint.config, gguf_model_config(file));
+  QUIRE_ASSIGN_OR_RETURN(JudgedConfig judged, gguf_model_config(file));
+  for (const std::string& warning : judged.warnings) spdlog::warn("{}", warning);
+  Checkpoint checkpoint{path, true, std::move(judged.config), nullptr};
   QUIRE_ASSIGN_OR_RETURN(checkpoint.weights, make_gguf_source(std::move(file), checkpoint.config));
   return checkpoint;
 }

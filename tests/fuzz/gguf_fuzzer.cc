@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quire::ModelConfig config;
   config.model_type = "llama";
   config.head_dim = 4;
-  if (auto judged = quire::gguf_model_config(*file); judged.ok()) config = std::move(judged).value();
+  if (auto judged = quire::gguf_model_config(*file); judged.ok()) config = std::move(judged).value().config;
   const auto source = quire::make_gguf_source(std::move(file).value(), config);
   if (!source.ok()) return 0;
   std::vector<float> scratch;
