@@ -66,7 +66,7 @@ struct LLMOptions {
   bool enable_chunked_prefill = true;
   std::optional<int64_t> max_num_batched_tokens;  ///< 4096
   std::optional<int64_t> max_num_seqs;            ///< 256
-  int64_t long_prefill_token_threshold = 0;       ///< 0: off
+  int64_t long_prefill_token_threshold = 0;       ///< 0: above max_num_batched_tokens
   std::string scheduling_policy = "fcfs";         ///< fcfs or priority
   int64_t max_logprobs = 20;                      ///< -1: no cap
   int64_t seed = 0;                               ///< of requests that give none

@@ -17,7 +17,8 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
              "Jinja chat template, a file or the text itself (default: the model's own)",
              into(&arguments.chat_template))
       .value("--generation-config", "auto|vllm",
-             "auto: sampling defaults from the model's generation_config.json; vllm: ignore that file (default: auto)",
+             "auto: sampling defaults from the model's generation_config.json or GGUF metadata; vllm: none from there "
+             "(default: auto)",
              [&config](const std::string& text) -> Status {
                std::string choice;
                QUIRE_RETURN_IF_ERROR(into_choice(&choice, {"auto", "vllm"})(text));
@@ -75,10 +76,11 @@ void add_scheduler_flags(FlagSet& flags, EngineConfig& config) {
              into_size(&config.max_num_batched_tokens, 1))
       .value("--max-num-seqs", "N", "Most requests that run at once (default: " + seqs_default + ")",
              into_size(&config.max_num_seqs, 1))
-      .value("--long-prefill-token-threshold", "N",
-             "A prompt longer than this takes at most half of the prefill budget while shorter ones wait; 0: off "
-             "(default: 0)",
-             into_size(&config.long_prefill_token_threshold, 0))
+      .value(
+          "--long-prefill-token-threshold", "N",
+          "Prompts longer than this together take at most half of the prefill budget while shorter ones wait; 0: those "
+          "longer than --max-num-batched-tokens (default: 0)",
+          into_size(&config.long_prefill_token_threshold, 0))
       .value("--scheduling-policy", "fcfs|priority",
              "fcfs: first come, first served; priority: lower 'priority' of a request first (default: fcfs)",
              [&config](const std::string& text) -> Status {
