@@ -95,10 +95,13 @@ Status load_folder_tokenizer(const std::filesystem::path& folder, const std::map
   const std::filesystem::path path = folder / "tokenizer.json";
   QUIRE_ASSIGN_OR_RETURN(auto text, read_text_if_exists(path, kMaxTokenizerJson));
   if (!text) {
-    return not_found(folder.string() + " has no tokenizer.json; make one with transformers' AutoTokenizer and " +
-                     "save_pretrained");
+    return not_found(folder.string() +
+                     " has no tokenizer.json; give one with --tokenizer, or make one with transformers' " +
+                     "AutoTokenizer and save_pretrained");
   }
   const auto in_file = [&](Error error) {
+    constexpr std::string_view kName = "tokenizer.json: ";  // the path says it already
+    if (error.message.starts_with(kName)) error.message.erase(0, kName.size());
     error.message = path.string() + ": " + error.message;
     return error;
   };
