@@ -52,21 +52,29 @@ QUIRE_INLINE void clear(Sums<kRows, kPanels>& sums) {
   repeat<kRows * kPanels * kPanelVecs>(QUIRE_BODY(i) { sums.v[i] = zero(); });
 }
 
-/// Adds `depth` features to the sums. Panels lie `panel_stride` elements apart, rows `x_stride`. `prefetch(k)` is
-/// called every few features.
-template <int kRows, int kPanels, typename T, typename Prefetch>
-QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, const T* weights, int64_t panel_stride, int64_t depth,
-                               Sums<kRows, kPanels>& sums, Prefetch prefetch) {
+/// Adds `depth` features to the sums. `weight(i, k)` is vector i of feature k's weights, rows lie `x_stride` apart.
+/// `prefetch(k)` is called every few features.
+template <int kRows, int kPanels, typename Weight, typename Prefetch>
+QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, int64_t depth, Sums<kRows, kPanels>& sums,
+                               Weight weight, Prefetch prefetch) {
   constexpr int kVecs = kPanels * kPanelVecs;
   const auto add_feature = [&](int64_t k) __attribute__((always_inline)) {
-    Vec w[kVecs];
-    repeat<kVecs>(QUIRE_BODY(i) {
-      w[i] = load_as_float(weights + (i / kPanelVecs) * panel_stride + k * kPanelChannels + (i % kPanelVecs) * kLanes);
-    });
-    repeat<kRows>(QUIRE_BODY(r) {
-      const Vec factor = set1(x[r * x_stride + k]);
-      repeat<kVecs>(QUIRE_BODY(i) { sums.v[r * kVecs + i] = fma(factor, w[i], sums.v[r * kVecs + i]); });
-    });
+    // The smaller set stays in registers while the other passes by: so the sums never leave theirs.
+    if constexpr (kRows >= kVecs) {
+      Vec weights[kVecs];
+      repeat<kVecs>(QUIRE_BODY(i) { weights[i] = weight(i, k); });
+      repeat<kRows>(QUIRE_BODY(r) {
+        const Vec factor = set1(x[r * x_stride + k]);
+        repeat<kVecs>(QUIRE_BODY(i) { sums.v[r * kVecs + i] = fma(factor, weights[i], sums.v[r * kVecs + i]); });
+      });
+    } else {
+      Vec factors[kRows];
+      repeat<kRows>(QUIRE_BODY(r) { factors[r] = set1(x[r * x_stride + k]); });
+      repeat<kVecs>(QUIRE_BODY(i) {
+        const Vec w = weight(i, k);
+        repeat<kRows>(QUIRE_BODY(r) { sums.v[r * kVecs + i] = fma(factors[r], w, sums.v[r * kVecs + i]); });
+      });
+    }
   };
   int64_t k = 0;
   for (; k + kPrefetchFeatures <= depth; k += kPrefetchFeatures) {
@@ -74,6 +82,11 @@ QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, const T* weight
     repeat<kPrefetchFeatures>(QUIRE_BODY(i) { add_feature(k + i); });
   }
   for (; k < depth; ++k) add_feature(k);
+}
+
+/// Where vector i of feature k lies when panels are `panel_stride` elements apart.
+QUIRE_INLINE int64_t weight_offset(int i, int64_t k, int64_t panel_stride) {
+  return (i / kPanelVecs) * panel_stride + k * kPanelChannels + (i % kPanelVecs) * kLanes;
 }
 
 /// Adds the bias to one row's finished sums of one panel and writes them; the last panel may have fewer channels.
@@ -113,7 +126,10 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
   const T* const ahead_at_end = ahead + (kPanels - 1) * panel_size;
   const int64_t turn = depth - kAhead / kPanelChannels;
   multiply_add(
-      call.x, call.x_stride, weights, panel_size, depth, sums, [&](int64_t k) __attribute__((always_inline)) {
+      call.x, call.x_stride, depth, sums,
+      [&](int i, int64_t k)
+          __attribute__((always_inline)) { return load_as_float(weights + weight_offset(i, k, panel_size)); },
+      [&](int64_t k) __attribute__((always_inline)) {
         const T* const position = (k < turn ? ahead : ahead_at_end) + k * kPanelChannels;
         for (int p = 0; p < kPanels; ++p) {
           for (int64_t i = 0; i < kPrefetchFeatures * kPanelChannels; i += kLineElements) {
@@ -152,12 +168,14 @@ static void multiply_streaming(const LinearCall& call, int64_t first_panel, int6
   }
 }
 
-/// One block of widened weights with one tile of rows. The sums of a row and panel wait in `waiting`, kPanelChannels
-/// side by side, panels `waiting_stride` floats apart.
+/// One block of weights with one tile of rows. The sums of a row and panel wait in `waiting`, kPanelChannels side by
+/// side, panels `waiting_stride` floats apart.
+template <typename T>
 struct TileBlock {
   const float* x;
-  const float* weights;
+  const T* weights;  ///< as stored, panels `panel_stride` elements apart
   int64_t panel_stride;
+  float* widened;  ///< the same as float32, panels kBlockFeatures features apart
   int64_t depth;
   bool first;
   float* waiting;
@@ -166,8 +184,11 @@ struct TileBlock {
   int64_t prefetch_step;
 };
 
-template <int kRows, int kPanels>
-void multiply_tile(const TileBlock& block) {
+/// What a tile does with the weights of its block: the first of a task leaves them widened for the others.
+enum class Weights : uint8_t { kStored, kWiden, kWidened };
+
+template <int kRows, int kPanels, Weights kWeights, typename T>
+void multiply_tile(const TileBlock<T>& block) {
   constexpr int kVecs = kPanels * kPanelVecs;
   const auto slot = [&](int i) __attribute__((always_inline)) {
     const int r = i / kVecs;
@@ -180,32 +201,30 @@ void multiply_tile(const TileBlock& block) {
   } else {
     repeat<kRows * kVecs>(QUIRE_BODY(i) { sums.v[i] = load(slot(i)); });
   }
+  const T* const stored = block.weights;
+  float* const widened = block.widened;
+  const int64_t panel_stride = block.panel_stride;
+  const auto weight = [&](int i, int64_t k) __attribute__((always_inline)) {
+    float* const wide = widened + weight_offset(i, k, kBlockFeatures * kPanelChannels);
+    if constexpr (kWeights == Weights::kWidened) return load(wide);
+    const Vec w = load_as_float(stored + weight_offset(i, k, panel_stride));
+    if constexpr (kWeights == Weights::kWiden) store(wide, w);
+    return w;
+  };
   const char* prefetch = block.prefetch;
   const int64_t prefetch_step = block.prefetch_step;
   multiply_add(
-      block.x, kBlockFeatures, block.weights, block.panel_stride, block.depth,
-      sums, [&](int64_t) __attribute__((always_inline)) {
+      block.x, kBlockFeatures, block.depth, sums, weight, [&](int64_t) __attribute__((always_inline)) {
         __builtin_prefetch(prefetch);
         prefetch += prefetch_step;
       });
   repeat<kRows * kVecs>(QUIRE_BODY(i) { store(slot(i), sums.v[i]); });
 }
 
-template <int kPanels, int kRows = kTileRows>
-QUIRE_INLINE void multiply_tile_rows(int64_t rows, const TileBlock& block) {
-  if (rows == kRows) return multiply_tile<kRows, kPanels>(block);
-  if constexpr (kRows > 1) multiply_tile_rows<kPanels, kRows - 1>(rows, block);
-}
-
-/// Weights of features [first, first + depth) as float32: in place, or widened into `widened`.
-QUIRE_INLINE const float* widen(const float* panel, int64_t first, int64_t, float*) {
-  return panel + first * kPanelChannels;
-}
-template <typename T>
-QUIRE_INLINE const float* widen(const T* panel, int64_t first, int64_t depth, float* widened) {
-  const T* const source = panel + first * kPanelChannels;
-  for (int64_t i = 0; i < depth * kPanelChannels; i += kLanes) store(widened + i, load_as_float(source + i));
-  return widened;
+template <int kPanels, Weights kWeights, typename T, int kRows = kTileRows>
+QUIRE_INLINE void multiply_tile_rows(int64_t rows, const TileBlock<T>& block) {
+  if (rows == kRows) return multiply_tile<kRows, kPanels, kWeights>(block);
+  if constexpr (kRows > 1) multiply_tile_rows<kPanels, kWeights, T, kRows - 1>(rows, block);
 }
 
 /// One block of features of kPanels panels with all tiles of a task.
@@ -213,16 +232,12 @@ template <int kPanels, typename T>
 QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task, int64_t panel, int64_t first_feature,
                                  float* widened, float* waiting, const T* next) {
   const int64_t left = call.in_features - first_feature;
-  const int64_t panel_size = call.in_features * kPanelChannels;
-  const T* const weights = static_cast<const T*>(call.panels) + panel * panel_size;
-  TileBlock block;
+  TileBlock<T> block;
   block.depth = left < kBlockFeatures ? left : kBlockFeatures;
   block.first = first_feature == 0;
-  block.panel_stride = sizeof(T) == sizeof(float) ? panel_size : kBlockFeatures * kPanelChannels;
-  block.weights = widen(weights, first_feature, block.depth, widened);
-  for (int p = 1; p < kPanels; ++p) {
-    widen(weights + p * panel_size, first_feature, block.depth, widened + p * kBlockFeatures * kPanelChannels);
-  }
+  block.panel_stride = call.in_features * kPanelChannels;
+  block.weights = static_cast<const T*>(call.panels) + panel * block.panel_stride + first_feature * kPanelChannels;
+  block.widened = widened;
   const int64_t tiles = task.last_tile - task.first_tile;
   const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
   block.waiting_stride = (tile_begin(call.rows, task.tile_count, task.last_tile) - first_row) * kPanelChannels;
@@ -230,10 +245,17 @@ QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task
   const int64_t tile_bytes = block.depth / kPrefetchFeatures * block.prefetch_step;
   for (int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
     const int64_t row = tile_begin(call.rows, task.tile_count, tile);
+    const int64_t rows = tile_begin(call.rows, task.tile_count, tile + 1) - row;
     block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
     block.waiting = waiting + (row - first_row) * kPanelChannels;
     block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
-    multiply_tile_rows<kPanels>(tile_begin(call.rows, task.tile_count, tile + 1) - row, block);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      multiply_tile_rows<kPanels, Weights::kStored>(rows, block);
+    } else if (tile == task.first_tile) {
+      multiply_tile_rows<kPanels, Weights::kWiden>(rows, block);
+    } else {
+      multiply_tile_rows<kPanels, Weights::kWidened>(rows, block);
+    }
   }
 }
 
