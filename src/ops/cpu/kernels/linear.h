@@ -13,7 +13,7 @@ enum class Storage : uint8_t { kFloat32, kBFloat16, kFloat16 };
 /// Output channels of a panel.
 constexpr int64_t kPanelChannels = 16;
 /// Input features that the tiled kernel takes at a time; accumulators wait in memory between blocks, which is exact.
-constexpr int64_t kBlockFeatures = 256;
+constexpr int64_t kBlockFeatures = 192;
 
 /// out[r, n] (+)= sum over k of x[r, k] * W[n, k], plus bias[n].
 struct LinearCall {
