@@ -1,10 +1,12 @@
 #include "base/cpu_topology.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <string_view>
 
 #include "base/cgroup_limits.h"
@@ -28,6 +30,15 @@ std::string value_of(const char* path, std::string_view key) {
     return begin == std::string::npos ? std::string() : line.substr(begin);
   }
   return {};
+}
+
+/// What `ulimit -v` leaves; empty without such a limit.
+std::optional<int64_t> address_space_left() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  int64_t used_pages = 0;
+  std::ifstream("/proc/self/statm") >> used_pages;
+  return static_cast<int64_t>(limit.rlim_cur) - used_pages * sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace
@@ -65,6 +76,7 @@ int64_t available_memory() {
   int64_t available = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   if (!kilobytes.empty()) available = std::min<int64_t>(available, std::strtoll(kilobytes.c_str(), nullptr, 10) * 1024);
   if (const std::optional<int64_t> left = cgroup_memory_left()) available = std::min(available, *left);
+  if (const std::optional<int64_t> left = address_space_left()) available = std::min(available, *left);
   return std::max<int64_t>(available, 0);
 }
 

@@ -13,7 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/cgroup_limits.h"
 #include "base/check.h"
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/system_info.h"
@@ -117,7 +119,7 @@ void print_machine() {
   heading("Memory");
   line("total", gibibytes(meminfo_bytes("MemTotal"), ""));
   line("available", gibibytes(meminfo_bytes("MemAvailable"), ""));
-  line("cgroup limit", gibibytes(cgroup_memory_limit(), "none"));
+  line("cgroup memory left", gibibytes(cgroup_memory_left(), "no limit"));
   line("transparent huge pages", first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   line("huge page defragmentation", first_line("/sys/kernel/mm/transparent_hugepage/defrag"));
   line("NUMA nodes", first_line("/sys/devices/system/node/online"));

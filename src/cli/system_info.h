@@ -1,4 +1,4 @@
-// What this machine and process offer: CPU, caches, quota, memory, pages.
+// What this machine offers, as text for reports: CPU, caches, memory, pages.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,6 @@
 #include <vector>
 
 namespace quire::cli {
-
-/// CPUs that this process may run on, ascending.
-std::vector<int> allowed_cpus();
 
 /// "0-3,8" for {0, 1, 2, 3, 8}.
 std::string format_cpu_list(const std::vector<int>& cpus);
@@ -20,11 +17,6 @@ struct CpuCache {
   std::string size;  ///< as the kernel writes it: "2048K"
 };
 std::vector<CpuCache> cpu_caches();
-
-/// CPUs' worth of time that the cgroup allows; none without a quota.
-std::optional<double> cgroup_cpu_quota();
-/// Bytes that the cgroup allows; none without a limit.
-std::optional<int64_t> cgroup_memory_limit();
 
 /// A field of /proc/meminfo in bytes ("MemAvailable"), or of /proc/cpuinfo as text ("model name").
 std::optional<int64_t> meminfo_bytes(const std::string& field);

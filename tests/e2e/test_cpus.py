@@ -117,3 +117,49 @@ def test_cpus_01_context_is_cut_to_the_cache():
         answer = requests.post(server.url + "/v1/completions", json={"prompt": [5] * 800}, timeout=10)
         assert answer.status_code == 400 and str(limit) in answer.json()["error"]["message"]
         assert requests.post(server.url + "/v1/completions", json={"prompt": [5] * 8}, timeout=10).status_code == 200
+
+
+def test_cpus_01_a_limit_of_virtual_memory():
+    """The cache fits into what `ulimit -v` leaves."""
+    limit = 3 << 30
+    answer = run_quire("complete", "--model", MODELS / "llama", "-q", "a", "--max-tokens", "2",
+                       under=("prlimit", f"--as={limit}"))
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.fixture
+def control_groups():
+    """Runs programs below limits of control groups (version 1), where this process may make such groups."""
+    folders = []
+
+    def limit(**settings):
+        for setting, value in settings.items():
+            controller, _, name = setting.partition("_")
+            folder = f"/sys/fs/cgroup/{controller}/quire-test-{os.getpid()}"
+            try:
+                if folder not in folders:
+                    os.mkdir(folder)
+                    folders.append(folder)
+                with open(f"{folder}/{controller}.{name}", "w") as file:
+                    file.write(str(value))
+            except OSError as error:
+                pytest.skip(f"control groups cannot be made here: {error}")
+        enter = "".join(f"echo $$ >{folder}/cgroup.procs && " for folder in folders)
+        return "sh", "-c", enter + 'exec "$0" "$@"'
+
+    yield limit
+    for folder in folders:
+        os.rmdir(folder)
+
+
+def test_cpus_01_and_cpus_03_inside_a_container(control_groups):
+    """Half a CPU and 300 MB: one thread, and a cache that fits."""
+    under = control_groups(memory_limit_in_bytes=300 << 20, cpu_cfs_period_us=100_000, cpu_cfs_quota_us=100_000)
+    with running(MODELS / "llama", under=under) as server:
+        assert re.search(r"CPU kernels .*, 1 compute threads", "".join(server.log))
+        gibibytes = float(re.search(r"KV cache \S+ up to ([0-9.]+) GiB", "".join(server.log))[1])
+        assert 0 < gibibytes < 0.3
+        answer = requests.post(server.url + "/v1/completions", json={"prompt": [[5] * 500] * 16}, timeout=60)
+        assert answer.status_code == 200
+    collected = run_quire("collect-env", under=under).stdout
+    assert re.search(r"quota: +1\.00 CPUs", collected), collected

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "cli/bench/json_file.h"
 #include "cli/bench/machine_limits.h"
@@ -28,11 +29,7 @@ struct Arguments {
 };
 
 /// Not more than a third of what is free: a machine that swaps measures its disk.
-int64_t affordable(int64_t wanted) {
-  int64_t available = meminfo_bytes("MemAvailable").value_or(wanted * 3);
-  if (const auto limit = cgroup_memory_limit()) available = std::min(available, *limit);
-  return std::max(kMiB, std::min(wanted, available / 3) / kMiB * kMiB);
-}
+int64_t affordable(int64_t wanted) { return std::max(kMiB, std::min(wanted, available_memory() / 3) / kMiB * kMiB); }
 
 int run(const Arguments& arguments) {
   MachineOptions options;
