@@ -82,7 +82,8 @@ void round_file(const std::filesystem::path& path) {
   file.read(reinterpret_cast<char*>(&header_size), sizeof(header_size));
   std::string header(header_size, ' ');
   file.read(header.data(), static_cast<std::streamsize>(header_size));
-  for (const auto& [name, tensor] : nlohmann::json::parse(header).items()) {
+  const nlohmann::json entries = nlohmann::json::parse(header);
+  for (const auto& [name, tensor] : entries.items()) {
     if (name == "__metadata__" || tensor["dtype"] != "F32") continue;
     const uint64_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
     std::vector<float> values((end - begin) / sizeof(float));
