@@ -31,6 +31,7 @@ void ModelRunner::run(const StepPlan& plan, StepResult& result) {
 void ModelRunner::collect_rows(const StepPlan& plan) {
   token_ids_.clear();
   positions_.clear();
+  output_rows_.clear();
   sampled_rows_.clear();
   sampling_.clear();
   sampled_sequences_.clear();
@@ -43,19 +44,25 @@ void ModelRunner::collect_rows(const StepPlan& plan) {
       positions_.push_back(static_cast<int32_t>(sequence.start + static_cast<int64_t>(i)));
     }
     for (size_t i = 0; i < sequence.next_prompt_tokens.size(); ++i) {
-      scored_.push_back(
-          {first_row + static_cast<int32_t>(i), sequence.next_prompt_tokens[i], sequence.prompt_logprob_count, index});
+      const int32_t output = add_output_row(first_row + static_cast<int32_t>(i));
+      scored_.push_back({output, sequence.next_prompt_tokens[i], sequence.prompt_logprob_count, index});
     }
     if (!sequence.sample) continue;
-    sampled_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+    sampled_rows_.push_back(add_output_row(static_cast<int32_t>(token_ids_.size()) - 1));
     sampling_.push_back(sequence.sampling);
     sampled_sequences_.push_back(index);
   }
 }
 
+int32_t ModelRunner::add_output_row(int32_t row) {
+  if (output_rows_.empty() || output_rows_.back() != row) output_rows_.push_back(row);
+  return static_cast<int32_t>(output_rows_.size()) - 1;
+}
+
 void ModelRunner::build_batch(const StepPlan& plan) {
   Workspace& workspace = *context_.workspace;
   const auto tokens = static_cast<int64_t>(token_ids_.size());
+  batch_.output_rows = output_rows_;
   batch_.token_ids = workspace.tensor(1, tokens, DType::kInt32);
   batch_.positions = workspace.tensor(1, tokens, DType::kInt32);
   ops::copy_from_host(context_, std::span<const int32_t>(token_ids_), batch_.token_ids);

@@ -23,7 +23,7 @@ class ModelRunner {
   void run(const StepPlan& plan, StepResult& result);
 
  private:
-  /// A row of hidden states whose logits score the prompt token that follows it.
+  /// A row of the model's output whose logits score the prompt token that follows it.
   struct ScoredRow {
     int32_t row;
     int32_t next_token;
@@ -32,6 +32,8 @@ class ModelRunner {
   };
 
   void collect_rows(const StepPlan& plan);
+  /// Asks for the hidden states of a row of the batch; its place among the model's output rows.
+  int32_t add_output_row(int32_t row);
   void build_batch(const StepPlan& plan);
   void sample_rows(const StepPlan& plan, const Tensor& hidden, StepResult& result);
   void score_rows(const Tensor& hidden, StepResult& result);
@@ -42,7 +44,8 @@ class ModelRunner {
   int64_t block_size_;
 
   ForwardBatch batch_;
-  std::vector<int32_t> token_ids_, positions_, sampled_rows_;
+  std::vector<int32_t> token_ids_, positions_, output_rows_;
+  std::vector<int32_t> sampled_rows_;  ///< among the output rows
   std::vector<int64_t> slots_;
   std::vector<SamplingRow> sampling_;
   std::vector<size_t> sampled_sequences_;

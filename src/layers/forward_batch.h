@@ -32,6 +32,7 @@ struct ForwardBatch {
   std::vector<KvGroupBatch> groups;  ///< one per KV group
   const KvCacheStorage* kv_cache = nullptr;
   std::vector<AdapterSegment> adapters;
+  std::span<const int32_t> output_rows;  ///< ascending: the rows whose hidden states are asked for
 
   int64_t tokens() const { return token_ids.cols(); }
 };

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "ops/copy.h"
+
 namespace quire {
 
 namespace {
@@ -42,7 +44,7 @@ LlamaAttention::LlamaAttention(LayerContext& context, const ModelConfig& config,
   }
 }
 
-void LlamaAttention::forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const {
+void LlamaAttention::attend(ForwardBatch& batch, const Tensor& x, Tensor& attended) const {
   Workspace& workspace = *batch.context->workspace;
   const Workspace::Scope scope(workspace);
   Tensor qkv = workspace.tensor(x.rows(), qkv_proj_.out_features());
@@ -54,8 +56,10 @@ void LlamaAttention::forward(ForwardBatch& batch, const Tensor& x, Tensor& out) 
   if (k_norm_) k_norm_->forward_heads(*batch.context, k, kv_heads_);
   rotary_.forward(batch, query_heads_, q);
   rotary_.forward(batch, kv_heads_, k);
-  Tensor attended = workspace.tensor(x.rows(), query_heads_ * head_dim_);
   attention_.forward(batch, q, k, v, attended);
+}
+
+void LlamaAttention::project(ForwardBatch& batch, const Tensor& attended, Tensor& out) const {
   o_proj_.forward(batch, attended, out);
 }
 
@@ -68,18 +72,49 @@ LlamaDecoderLayer::LlamaDecoderLayer(LayerContext& context, const ModelConfig& c
       mlp_(context, prefix + ".mlp", config.hidden_size, config.intermediate_size, options.mlp_bias,
            config.hidden_act) {}
 
-void LlamaDecoderLayer::forward(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const {
+void LlamaDecoderLayer::attend(ForwardBatch& batch, bool first, const Tensor& hidden, Tensor& residual,
+                               Tensor& attended) const {
   OpContext& context = *batch.context;
   const Workspace::Scope scope(*context.workspace);
-  Tensor normed = context.workspace->tensor(hidden.rows(), hidden.cols());
+  Tensor normed = context.workspace->tensor(residual.rows(), residual.cols());
   if (first) {
     input_layernorm_.forward(context, residual, normed);
   } else {
     input_layernorm_.forward(context, hidden, residual, normed);
   }
-  self_attn_.forward(batch, normed, hidden);
+  self_attn_.attend(batch, normed, attended);
+}
+
+void LlamaDecoderLayer::finish(ForwardBatch& batch, const Tensor& attended, Tensor& hidden, Tensor& residual) const {
+  OpContext& context = *batch.context;
+  const Workspace::Scope scope(*context.workspace);
+  self_attn_.project(batch, attended, hidden);
+  Tensor normed = context.workspace->tensor(hidden.rows(), hidden.cols());
   post_attention_layernorm_.forward(context, hidden, residual, normed);
   mlp_.forward(batch, normed, hidden);
+}
+
+void LlamaDecoderLayer::forward(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const {
+  Workspace& workspace = *batch.context->workspace;
+  const Workspace::Scope scope(workspace);
+  Tensor attended = workspace.tensor(hidden.rows(), self_attn_.attended_features());
+  attend(batch, first, hidden, residual, attended);
+  finish(batch, attended, hidden, residual);
+}
+
+void LlamaDecoderLayer::forward_output_rows(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const {
+  Workspace& workspace = *batch.context->workspace;
+  const auto rows = static_cast<int64_t>(batch.output_rows.size());
+  Tensor kept_residual = workspace.tensor(rows, residual.cols());
+  const Workspace::Scope scope(workspace);
+  Tensor attended = workspace.tensor(hidden.rows(), self_attn_.attended_features());
+  attend(batch, first, hidden, residual, attended);
+  Tensor kept = workspace.tensor(rows, attended.cols());
+  ops::select_rows(*batch.context, attended, batch.output_rows, kept);
+  ops::select_rows(*batch.context, residual, batch.output_rows, kept_residual);
+  residual = kept_residual;
+  hidden = hidden.slice_rows(0, rows);
+  finish(batch, kept, hidden, residual);
 }
 
 LlamaForCausalLM::LlamaForCausalLM(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
@@ -118,9 +153,21 @@ Tensor LlamaForCausalLM::forward(ForwardBatch& batch) {
   Tensor hidden = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
   Tensor residual = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
   embed_tokens_.forward(batch, residual);
-  for (size_t i = 0; i < layers_.size(); ++i) layers_[i]->forward(batch, i == 0, hidden, residual);
+  // An adapter's rows are known by their place in the whole batch: then all rows go through the last layer.
+  const bool all_rows = static_cast<int64_t>(batch.output_rows.size()) == batch.tokens();
+  const bool narrow = !all_rows && batch.adapters.empty();
+  const size_t last = layers_.size() - 1;
+  for (size_t i = 0; i < last; ++i) layers_[i]->forward(batch, i == 0, hidden, residual);
+  if (narrow) {
+    layers_[last]->forward_output_rows(batch, last == 0, hidden, residual);
+  } else {
+    layers_[last]->forward(batch, last == 0, hidden, residual);
+  }
   norm_.forward(*batch.context, hidden, residual, hidden);
-  return hidden;
+  if (narrow || all_rows) return hidden;
+  Tensor kept = workspace.tensor(static_cast<int64_t>(batch.output_rows.size()), hidden.cols());
+  ops::select_rows(*batch.context, hidden, batch.output_rows, kept);
+  return kept;
 }
 
 Tensor LlamaForCausalLM::compute_logits(OpContext& context, const Tensor& hidden) {

@@ -30,7 +30,10 @@ class LlamaAttention {
   LlamaAttention(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
                  const HeadPartition& heads, const RotaryEmbedding& rotary, int layer, const std::string& prefix);
 
-  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const;
+  /// Writes x's keys and values to the cache and attends: what project() takes, [tokens, attended_features()].
+  void attend(ForwardBatch& batch, const Tensor& x, Tensor& attended) const;
+  void project(ForwardBatch& batch, const Tensor& attended, Tensor& out) const;
+  int64_t attended_features() const { return query_heads_ * head_dim_; }
   KvCacheSpec kv_cache_spec() const { return attention_.kv_cache_spec(); }
 
  private:
@@ -53,9 +56,14 @@ class LlamaDecoderLayer {
   /// residual carries the running sum, hidden what the previous layer adds to it (nothing yet on the first layer);
   /// hidden becomes what this layer adds.
   void forward(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const;
+  /// The same for the last layer: past attention only batch.output_rows go on, and hidden and residual have only those.
+  void forward_output_rows(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const;
   KvCacheSpec kv_cache_spec() const { return self_attn_.kv_cache_spec(); }
 
  private:
+  void attend(ForwardBatch& batch, bool first, const Tensor& hidden, Tensor& residual, Tensor& attended) const;
+  void finish(ForwardBatch& batch, const Tensor& attended, Tensor& hidden, Tensor& residual) const;
+
   RMSNorm input_layernorm_;
   LlamaAttention self_attn_;
   RMSNorm post_attention_layernorm_;

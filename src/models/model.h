@@ -25,7 +25,7 @@ class Model {
   /// Fills every parameter from the checkpoint. `progress` is told of each tensor's bytes.
   virtual Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) = 0;
 
-  /// Hidden states after the final norm, [tokens, hidden], in the workspace of batch.context.
+  /// Hidden states of batch.output_rows after the final norm, [output rows, hidden], in the workspace of batch.context.
   virtual Tensor forward(ForwardBatch& batch) = 0;
 
   /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace.
