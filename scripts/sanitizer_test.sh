@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
 preset=$1
 # What handles input, memory and threads. Kernels and models run there through the engine's and the models' tests.
-targets=(base_test tensor_test ops_test checkpoint_test kv_cache_test layers_test models_test sampling_test engine_test api_test)
+targets=(base_test tensor_test ops_test checkpoint_test kv_cache_test layers_test text_test sampling_test engine_test api_test)
 if [ "$preset" = tsan ]; then targets=(base_test engine_test api_test); fi
 cmake --preset "$preset" >/dev/null
 cmake --build "build-$preset" --target "${targets[@]}"
