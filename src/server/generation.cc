@@ -11,6 +11,8 @@ namespace quire {
 
 namespace {
 
+constexpr size_t kMostInlineValues = 1000;
+
 Error error_of(const TextOutput& output) {
   if (output.error) return *output.error;
   if (output.finish_reason == FinishReason::kAbort) {
@@ -21,20 +23,21 @@ Error error_of(const TextOutput& output) {
 
 }  // namespace
 
-Generation::Generation(ServingBackend& backend, std::unique_ptr<ResponseFormat> format,
+Generation::Generation(ServingBackend& backend, TaskPool& pool, std::unique_ptr<ResponseFormat> format,
                        std::shared_ptr<ResponseWriter> writer, bool stream, HttpHeaders headers, Observer observer)
     : backend_(backend),
+      pool_(pool),
       format_(std::move(format)),
       writer_(std::move(writer)),
       stream_(stream),
       headers_(std::move(headers)),
       observer_(std::move(observer)) {}
 
-void Generation::start(ServingBackend& backend, std::vector<TextRequest> requests,
+void Generation::start(ServingBackend& backend, TaskPool& pool, std::vector<TextRequest> requests,
                        std::unique_ptr<ResponseFormat> format, std::shared_ptr<ResponseWriter> writer, bool stream,
                        HttpHeaders headers, Observer observer) {
-  const std::shared_ptr<Generation> self(
-      new Generation(backend, std::move(format), std::move(writer), stream, std::move(headers), std::move(observer)));
+  const std::shared_ptr<Generation> self(new Generation(backend, pool, std::move(format), std::move(writer), stream,
+                                                        std::move(headers), std::move(observer)));
   self->submit_all(std::move(requests));
 }
 
@@ -127,11 +130,32 @@ void Generation::take_whole(size_t choice, TextOutput&& output) {
   if (failed) return fail(error_of(output));
   merge_output(choices_[choice], std::move(output));
   if (!choices_[choice].finished() || --unfinished_ > 0) return;
-  HttpResponse response;
-  response.body = to_wire(format_->whole(choices_));
-  response.headers = std::move(headers_);
-  done_ = true;
-  writer_->send(std::move(response));
+  done_ = true;  // from here on nothing else touches the choices
+  const bool taken = is_large() && pool_.submit([self = shared_from_this()] { self->send_whole(); });
+  if (!taken) send_whole();
+}
+
+/// Logprobs by the thousand take milliseconds to write down.
+bool Generation::is_large() const {
+  size_t values = 0;
+  for (const TextOutput& choice : choices_) {
+    for (const auto* tokens : {&choice.tokens, &choice.prompt_logprobs}) {
+      for (const SampledToken& token : *tokens) values += token.logprobs.size();
+    }
+  }
+  return values > kMostInlineValues;
+}
+
+void Generation::send_whole() {
+  try {
+    HttpResponse response;
+    response.body = to_wire(format_->whole(choices_));
+    response.headers = std::move(headers_);
+    writer_->send(std::move(response));
+  } catch (const std::exception& fault) {
+    spdlog::error("Answering {} failed: {}", format_->info().id, fault.what());
+    writer_->send(error_response(internal_error("Internal server error.")));
+  }
 }
 
 void Generation::fail(const Error& error) {

@@ -11,6 +11,7 @@
 #include "server/http/http_types.h"
 #include "server/response/response_format.h"
 #include "server/serving_backend.h"
+#include "server/task_pool.h"
 
 namespace quire {
 
@@ -21,12 +22,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   /// Tells metrics of each output; may be empty.
   using Observer = std::function<void(size_t choice, const TextOutput& output)>;
 
-  static void start(ServingBackend& backend, std::vector<TextRequest> requests, std::unique_ptr<ResponseFormat> format,
-                    std::shared_ptr<ResponseWriter> writer, bool stream, HttpHeaders headers, Observer observer);
+  /// `pool` builds large answers, so that the thread that brings all streams their text does not. Both must outlive
+  /// the HTTP server: its stop ends every generation.
+  static void start(ServingBackend& backend, TaskPool& pool, std::vector<TextRequest> requests,
+                    std::unique_ptr<ResponseFormat> format, std::shared_ptr<ResponseWriter> writer, bool stream,
+                    HttpHeaders headers, Observer observer);
 
  private:
-  Generation(ServingBackend& backend, std::unique_ptr<ResponseFormat> format, std::shared_ptr<ResponseWriter> writer,
-             bool stream, HttpHeaders headers, Observer observer);
+  Generation(ServingBackend& backend, TaskPool& pool, std::unique_ptr<ResponseFormat> format,
+             std::shared_ptr<ResponseWriter> writer, bool stream, HttpHeaders headers, Observer observer);
 
   void submit_all(std::vector<TextRequest> requests);
   void open();
@@ -34,12 +38,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_fault(const std::exception& fault);
   void stream_output(size_t choice, const TextOutput& output);
   void take_whole(size_t choice, TextOutput&& output);
+  bool is_large() const;
+  void send_whole();
   void fail(const Error& error);
   void end_stream();
   void abort_all();
   bool write_event(const nlohmann::ordered_json& event);
 
   ServingBackend& backend_;
+  TaskPool& pool_;
   const std::unique_ptr<ResponseFormat> format_;
   const std::shared_ptr<ResponseWriter> writer_;
   const bool stream_;

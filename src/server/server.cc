@@ -29,7 +29,8 @@ struct Server::Impl {
         names(model_names(server_options, backend)),
         metrics(std::make_shared<Metrics>(names.front(), backend.limits())),
         pool(server_options.text_threads, server_options.max_queued_texts),
-        context{backend, metrics, pool, names, server_options.version, unix_time()},
+        answer_pool(1, server_options.max_queued_texts),
+        context{backend, metrics, pool, answer_pool, names, server_options.version, unix_time()},
         router(make_router(context)),
         stats_log([&backend] { return backend.stats(); }, server_options.stats_interval) {}
 
@@ -51,6 +52,7 @@ struct Server::Impl {
   const std::vector<std::string> names;
   const std::shared_ptr<Metrics> metrics;
   TaskPool pool;
+  TaskPool answer_pool;
   ServerContext context;
   const Router router;
   StatsLog stats_log;

@@ -17,6 +17,7 @@ struct ServerContext {
   ServingBackend& backend;
   std::shared_ptr<Metrics> metrics;  ///< the engine's last callbacks may outlive the server
   TaskPool& pool;
+  TaskPool& answer_pool;                 ///< one thread for large answers, so that they cannot hold up new requests
   std::vector<std::string> model_names;  ///< at least one; the first is the default
   std::string version;
   int64_t started = 0;                ///< seconds since 1970

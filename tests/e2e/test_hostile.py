@@ -298,6 +298,43 @@ def test_chnk_14_megabytes_of_text_hold_nobody_up(server, path, body):
             check_error(refusal.result().status_code, refusal.result().text)
 
 
+def test_more_logprobs_than_one_answer_holds(server):
+    answer = post(server, {"prompt": [[5] * 1000] * 1000, "prompt_logprobs": 20, "max_tokens": 1})
+    check_error(answer.status_code, answer.text)
+    assert answer.json()["error"]["param"] == "prompt_logprobs"
+    answer = post(server, {"prompt": [[5]] * 1000, "logprobs": 20, "max_tokens": 1000})
+    check_error(answer.status_code, answer.text)
+    assert answer.json()["error"]["param"] == "logprobs"
+
+
+def test_a_large_answer_is_whole(server):
+    """Answers with thousands of logprobs are written by another thread: nothing of them differs."""
+    prompts = [[5 + i] * 200 for i in range(4)]
+    large = post(server, {"prompt": prompts, "prompt_logprobs": 5, "max_tokens": 1, "temperature": 0}).json()["choices"]
+    for prompt, choice in zip(prompts, large):
+        alone = post(server, {"prompt": prompt, "prompt_logprobs": 5, "max_tokens": 1, "temperature": 0}).json()["choices"][0]
+        assert (choice["text"], choice["prompt_logprobs"]) == (alone["text"], alone["prompt_logprobs"])
+
+
+def test_large_bodies_that_never_end():
+    """Half-sent bodies do not add up to the machine's memory."""
+    with running(MODELS / "llama") as server:
+        connections = []
+        for _ in range(24):
+            connections.append(connect(server))
+            try:
+                connections[-1].sendall(POST + b"Content-Length: 33554432\r\n\r\n" + b" " * 30_000_000)
+            except (ConnectionResetError, BrokenPipeError):
+                pass  # turned away
+        status = open(f"/proc/{server.process.pid}/status").read()
+        resident = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+        assert resident < 680_000  # KiB; all of them would take 703,000
+        assert requests.get(server.url + "/health", timeout=10).status_code == 200
+        for connection in connections:
+            connection.close()
+        assert requests.post(server.url + "/v1/completions", json={"prompt": "a", "max_tokens": 1}, timeout=20).status_code == 200
+
+
 def stream(server, count=900, prompt="a"):
     body = {"prompt": prompt, "max_tokens": count, "ignore_eos": True, "stream": True, "temperature": 0}
     return requests.post(server.url + "/v1/completions", json=body, stream=True, timeout=120)

@@ -46,6 +46,7 @@ struct Shared {
   std::chrono::milliseconds tick{1000};
   std::atomic<size_t> active{0};
   std::atomic<size_t> connections{0};
+  std::atomic<size_t> body_bytes{0};
   std::atomic<bool> stopping{false};
 };
 
@@ -59,6 +60,26 @@ class ActiveCount {
 
  private:
   Shared& shared_;
+};
+
+/// The bytes of one request's body among those of all, while it lives.
+class BodyCount {
+ public:
+  explicit BodyCount(Shared& shared) : shared_(shared) {}
+  ~BodyCount() { shared_.body_bytes.fetch_sub(counted_); }
+  BodyCount(const BodyCount&) = delete;
+  BodyCount& operator=(const BodyCount&) = delete;
+
+  /// False when all bodies together are too many.
+  bool grow_to(size_t bytes) {
+    const size_t more = bytes - counted_;
+    counted_ = bytes;
+    return shared_.body_bytes.fetch_add(more) + more <= shared_.limits.max_total_body_bytes;
+  }
+
+ private:
+  Shared& shared_;
+  size_t counted_ = 0;
 };
 
 class Connection;
@@ -110,7 +131,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   asio::awaitable<void> serve();
   asio::awaitable<bool> serve_one();
-  asio::awaitable<bool> read_body(http::request_parser<http::string_body>& parser);
+  asio::awaitable<bool> read_body(http::request_parser<http::string_body>& parser, BodyCount& body);
   asio::awaitable<void> respond(std::shared_ptr<Exchange> exchange);
   asio::awaitable<bool> write_all(std::string bytes);
   asio::awaitable<void> refuse(int status, std::string message);
@@ -250,7 +271,8 @@ asio::awaitable<bool> Connection::serve_one() {
       co_return keep_alive_ && !closed_;
     }
   }
-  const bool complete = co_await read_body(parser);
+  BodyCount body(*shared_);
+  const bool complete = co_await read_body(parser, body);
   if (!complete) co_return false;
   const ActiveCount active(*shared_);
   const auto exchange = make_exchange(request, keep_alive_, parser.get().version() >= 11);
@@ -260,7 +282,7 @@ asio::awaitable<bool> Connection::serve_one() {
   co_return keep_alive_ && !closed_;
 }
 
-asio::awaitable<bool> Connection::read_body(http::request_parser<http::string_body>& parser) {
+asio::awaitable<bool> Connection::read_body(http::request_parser<http::string_body>& parser, BodyCount& body) {
   if (parser.is_done()) co_return true;
   if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     const bool sent = co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
@@ -273,6 +295,10 @@ asio::awaitable<bool> Connection::read_body(http::request_parser<http::string_bo
     if (error) {
       const auto [status, message] = describe(error, shared_->limits);
       if (status != 0) co_await refuse(status, message);
+      co_return false;
+    }
+    if (!body.grow_to(parser.get().body().size())) {
+      co_await refuse(503, "The server holds too many large requests; try again later.");
       co_return false;
     }
   }

@@ -16,10 +16,11 @@ namespace quire {
 
 /// What one client may ask of the server.
 struct HttpLimits {
-  size_t max_header_bytes = 64 * 1024;       ///< request line and headers together; beyond: 431
-  size_t max_headers = 100;                  ///< beyond: 431
-  size_t max_target_bytes = 8 * 1024;        ///< beyond: 414
-  size_t max_body_bytes = 32 * 1024 * 1024;  ///< beyond: 413
+  size_t max_header_bytes = 64 * 1024;              ///< request line and headers together; beyond: 431
+  size_t max_headers = 100;                         ///< beyond: 431
+  size_t max_target_bytes = 8 * 1024;               ///< beyond: 414
+  size_t max_body_bytes = 32 * 1024 * 1024;         ///< beyond: 413
+  size_t max_total_body_bytes = 512 * 1024 * 1024;  ///< of all requests under way; beyond: 503
   size_t max_buffered_bytes =
       16 * 1024 * 1024;           ///< of a stream that the client does not read; beyond: the connection is closed
   size_t max_connections = 4096;  ///< beyond: 503 and closed

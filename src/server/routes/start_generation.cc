@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "server/generation.h"
 
 namespace quire {
@@ -18,6 +20,32 @@ std::function<std::string(int32_t)> token_namer(const ServingBackend& backend, b
   };
 }
 
+/// A value of a logprob costs a few hundred bytes until it is sent.
+constexpr int64_t kMostLogprobs = 2'000'000;
+
+/// One request may not ask for more logprobs than the server can hold beside all else.
+Status judge_logprobs(const ServingBackend& backend, const GenerationFields& fields,
+                      const std::vector<std::vector<int32_t>>& prompts) {
+  const auto each = [&backend](const std::optional<int64_t>& count) {
+    if (!count) return int64_t{0};
+    return 1 + (*count < 0 ? backend.rules().vocab_size : *count);
+  };
+  const int64_t context_length = backend.limits().max_model_len;
+  int64_t values = 0;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    const auto length = std::min(static_cast<int64_t>(prompt.size()), context_length);
+    const int64_t output = std::min(fields.sampling.max_tokens.value_or(context_length), context_length - length);
+    values += length * each(fields.sampling.prompt_logprobs);
+    if (!fields.stream) values += output * each(fields.sampling.logprobs);
+  }
+  if (values <= kMostLogprobs) return {};
+  return invalid_argument(
+      fmt::format("The request asks for up to {} logprobs, but one answer holds at most {}; ask for fewer of them, "
+                  "fewer prompts or fewer tokens.",
+                  values, kMostLogprobs),
+      fields.sampling.prompt_logprobs ? "prompt_logprobs" : "logprobs");
+}
+
 Generation::Observer metrics_observer(ServerContext& context, size_t choices, const SamplingParams& sampling) {
   auto requests = std::make_shared<std::vector<Metrics::Request>>();
   for (size_t i = 0; i < choices; ++i) requests->emplace_back(*context.metrics, sampling.max_tokens);
@@ -31,6 +59,7 @@ Generation::Observer metrics_observer(ServerContext& context, size_t choices, co
 Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request,
                                         const GenerationFields& fields, const char* id_prefix,
                                         std::vector<std::vector<int32_t>> prompts) {
+  QUIRE_RETURN_IF_ERROR(judge_logprobs(context.backend, fields, prompts));
   ResponseInfo info;
   QUIRE_ASSIGN_OR_RETURN(info.model, resolve_model(context, fields.model));
   info.id = fmt::format("{}-{}", id_prefix, choose_request_id(fields.request_id, request.header("X-Request-Id")));
@@ -59,8 +88,8 @@ void start_generation(ServerContext& context, const GenerationFields& fields, st
   }
   const HttpHeaders headers = {{"X-Request-Id", info.id.substr(info.id.find('-') + 1)}};
   const size_t choices = requests.size();
-  Generation::start(context.backend, std::move(requests), std::move(format), writer, fields.stream, headers,
-                    metrics_observer(context, choices, fields.sampling));
+  Generation::start(context.backend, context.answer_pool, std::move(requests), std::move(format), writer, fields.stream,
+                    headers, metrics_observer(context, choices, fields.sampling));
 }
 
 }  // namespace quire
