@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
 [ -e build/build.ninja ] || cmake --preset release >/dev/null
-if ! cmake --build build --target "${@:-all}" -- -n 2>/dev/null | grep -q 'no work to do'; then
-  cmake --build build --target "${@:-all}"
-fi
+# A dry run could not tell whether there is work, since it always lists the check of the globbed folders. Standard output
+# stays free for the command that follows.
+cmake --build build --target "${@:-all}" |
+  { grep --line-buffered -v -e 'ninja: no work to do' -e 'Re-checking globbed directories' || true; } >&2
