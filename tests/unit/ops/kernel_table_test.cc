@@ -33,12 +33,15 @@ TEST(KernelTableTest, AWiderIsaImpliesTheNarrower) {
   EXPECT_TRUE(kernels_for(Isa::kAvx512) == nullptr || kernels_for(Isa::kAvx2) != nullptr);
 }
 
-TEST(KernelTableTest, EnvironmentNamesTheIsa) {
+// The choice is made once per process: each of these starts the program anew ("threadsafe").
+TEST(KernelTableDeathTest, EnvironmentNamesTheIsa) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(print_choice("generic"), testing::ExitedWithCode(0), "chosen: generic");
   EXPECT_EXIT(print_choice(""), testing::ExitedWithCode(0), "chosen: ");
 }
 
-TEST(KernelTableTest, AnUnknownOrMissingIsaIsRefusedInASentence) {
+TEST(KernelTableDeathTest, AnUnknownOrMissingIsaIsRefusedInASentence) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(print_choice("sse9"), testing::ExitedWithCode(0),
               "refused: QUIRE_CPU_ISA=sse9 is unknown; use generic, avx2 or avx512");
   if (kernels_for(Isa::kAvx512) == nullptr) {
