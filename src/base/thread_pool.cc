@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -86,14 +87,22 @@ struct ThreadPool::State {
   std::atomic<bool> caller_parked{false};
   std::atomic<uint32_t> done{0};
 
+  // The first exception of a loop; its other tasks are then dropped.
+  std::mutex fault_mutex;
+  std::exception_ptr fault;
+
   void take_tasks(int worker) {
-    const void* const outer_pool = current_pool;
-    const int outer_worker = current_worker;
-    current_pool = this;
-    current_worker = worker;
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < tasks;
-         i = next.fetch_add(1, std::memory_order_relaxed)) {
-      task(context, i, worker);
+    const void* const outer_pool = std::exchange(current_pool, this);
+    const int outer_worker = std::exchange(current_worker, worker);
+    try {
+      for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < tasks;
+           i = next.fetch_add(1, std::memory_order_relaxed)) {
+        task(context, i, worker);
+      }
+    } catch (...) {
+      next.store(tasks, std::memory_order_relaxed);
+      const std::lock_guard lock(fault_mutex);
+      if (!fault) fault = std::current_exception();
     }
     current_pool = outer_pool;
     current_worker = outer_worker;
@@ -190,6 +199,7 @@ void ThreadPool::run(int64_t tasks, Task task, void* context) {
   state.take_tasks(0);
   state.gate.fetch_and(~kOpen);
   state.wait_for_joined();
+  if (state.fault) std::rethrow_exception(std::exchange(state.fault, nullptr));
 }
 
 int default_compute_threads() {

@@ -31,7 +31,8 @@ class ThreadPool {
   int size() const;
 
   /// Calls fn(int64_t task, int worker) once for each task in [0, tasks), in ascending order as workers become free,
-  /// and returns when all are done. `fn` must not throw. A call from within `fn` runs on the worker that makes it.
+  /// and returns when all are done. If one throws, tasks not begun are dropped and the first exception is thrown here.
+  /// A call from within `fn` runs on the worker that makes it.
   template <typename Function>
   void parallel_for(int64_t tasks, Function&& fn) {
     using Callable = std::remove_reference_t<Function>;

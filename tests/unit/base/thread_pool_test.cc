@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -103,6 +104,22 @@ TEST(ThreadPoolTest, LoopsOfSeveralThreadsTakeTurns) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(count.load(), 3 * 200 * 4);
+}
+
+TEST(ThreadPoolTest, AnExceptionReachesTheCallerAndThePoolGoesOn) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool({.threads = threads});
+    for (int round = 0; round < 50; ++round) {
+      EXPECT_THROW(pool.parallel_for(100,
+                                     [](int64_t task, int) {
+                                       if (task % 10 == 7) throw std::bad_alloc();
+                                     }),
+                   std::bad_alloc);
+      std::atomic<int> count{0};
+      pool.parallel_for(8, [&](int64_t, int) { count.fetch_add(1); });
+      EXPECT_EQ(count.load(), 8);
+    }
+  }
 }
 
 TEST(ThreadPoolTest, CPUS_07_WorkersSpreadOverTheAllowedCpus) {
