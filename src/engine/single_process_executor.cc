@@ -72,8 +72,7 @@ class SingleProcessExecutor final : public Executor {
 Result<int64_t> settle_positions(const EngineConfig& config, const ModelConfig& model) {
   const int64_t native = rope_context_length(model);
   const int64_t asked = config.max_model_len.value_or(-1);
-  if (asked > 0 && asked <= native) return asked;
-  if (asked <= native) return native;
+  if (asked <= native) return asked > 0 ? asked : native;
   if (model.rope.type != RopeType::kDynamic) {
     return invalid_argument(
         fmt::format("--max-model-len {} is beyond the {} positions that the model's config covers", asked, native),

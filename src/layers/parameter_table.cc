@@ -114,10 +114,4 @@ Status ParameterTable::load(const WeightSource& source, const LoadOptions& optio
   return {};
 }
 
-std::vector<std::string> ParameterTable::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, parameter] : parameters_) names.push_back(name);
-  return names;
-}
-
 }  // namespace quire

@@ -51,9 +51,6 @@ class ParameterTable {
 
   Status load(const WeightSource& source, const LoadOptions& options);
 
-  /// Names of all parameters, sorted.
-  std::vector<std::string> names() const;
-
  private:
   struct Parameter {
     std::vector<int64_t> whole;
