@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "engine/step_plan.h"
 #include "kv_cache/kv_cache_spec.h"
+#include "lora/lora_adapter.h"
 
 namespace quire {
 
@@ -17,6 +18,16 @@ class Executor {
   virtual const std::vector<KvCacheGroup>& kv_cache_groups() const = 0;
   /// Runs one step. An Error fails the requests in the plan, not the engine.
   virtual Status execute(const StepPlan& plan, StepResult& result) = 0;
+
+  /// Reads and packs an adapter. Slow; from any thread, also while a step runs, which it does not hold up. Once it has
+  /// returned, plans may name `adapter_id` (never 0, never one that was used before). An Error leaves nothing behind
+  /// and names what does not fit the model.
+  virtual Result<AdapterSummary> load_adapter(uint64_t adapter_id, const AdapterFiles& files) {
+    (void)adapter_id;
+    return unsupported("this executor takes no LoRA adapters: " + files.folder().string());
+  }
+  /// Frees an adapter that no plan will name again; from any thread, quick. Unknown ids are ignored.
+  virtual void remove_adapter(uint64_t adapter_id) { (void)adapter_id; }
 };
 
 }  // namespace quire

@@ -1,0 +1,60 @@
+// A PEFT adapter as its files hold it: which modules of the base model it changes, and how. Says nothing of layers,
+// ranks or kernels; LoraAdapter makes those from it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/weight_source.h"
+
+namespace quire {
+
+/// What an adapter does to one module of the base model. Tensors are of AdapterFiles::tensors(); nullptr where the
+/// adapter has none. With W the base weight [out, in], the module computes
+///   y = g * (W x + scale * B (A x + 0) ) + b,   g = magnitude / ||W + scale * B A|| by output row with DoRA, else 1.
+struct AdapterModule {
+  std::string path;  ///< as the base checkpoint names the module: "model.layers.0.self_attn.q_proj", "lm_head"
+  int64_t rank = 0;  ///< of `a` and `b`; 0 without them
+  float scale = 0;   ///< alpha / rank, or alpha / sqrt(rank) with rsLoRA
+
+  const WeightInfo* a = nullptr;            ///< [rank, in]; of an embedding [rank, vocabulary]
+  const WeightInfo* b = nullptr;            ///< [out, rank]; of an embedding [hidden, rank]
+  const WeightInfo* magnitude = nullptr;    ///< DoRA: one value for each output
+  const WeightInfo* lora_bias = nullptr;    ///< bias of `b`, added with the delta (lora_bias=true): [out]
+  const WeightInfo* bias = nullptr;         ///< replaces the base module's bias (bias=all or lora_only): [out]
+  const WeightInfo* weight = nullptr;       ///< replaces the base module's whole weight (modules_to_save)
+  const WeightInfo* token_rows = nullptr;   ///< trainable tokens: rows that replace those of `token_ids`
+  std::vector<int64_t> token_ids;
+  bool embedding = false;                   ///< `a` and `b` are those of an embedding
+};
+
+/// The files of one adapter, opened and judged: every field that changes results is read or refused by name, every
+/// tensor belongs to a module. Tensors stay mapped while this lives. Immutable; safe to read from several threads.
+class AdapterFiles {
+ public:
+  /// Opens a PEFT folder (adapter_config.json with adapter_model.safetensors or its shards). Errors are one sentence
+  /// that names the path and the field or tensor.
+  static Result<std::shared_ptr<const AdapterFiles>> open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const std::string& base_model_name() const { return base_model_name_; }
+  const std::vector<AdapterModule>& modules() const { return modules_; }
+  const WeightSource& tensors() const { return *tensors_; }
+  int64_t max_rank() const;
+  /// Bytes of all tensors as stored.
+  int64_t stored_bytes() const;
+
+ private:
+  AdapterFiles() = default;
+
+  std::filesystem::path folder_;
+  std::string base_model_name_;
+  std::vector<AdapterModule> modules_;
+  std::unique_ptr<WeightSource> tensors_;
+};
+
+}  // namespace quire
