@@ -15,21 +15,28 @@ namespace quire {
 
 /// What an adapter does to one module of the base model. Tensors are of AdapterFiles::tensors(); nullptr where the
 /// adapter has none. With W the base weight [out, in], the module computes
-///   y = g * (W x + scale * B (A x + 0) ) + b,   g = magnitude / ||W + scale * B A|| by output row with DoRA, else 1.
+///   y = g * (W x + scale * (B (A x) + lora_bias)) + b,
+/// g = magnitude / ||W + scale * B A|| by output row with DoRA, else 1. Of an embedding W is [vocabulary, hidden],
+/// token t's row is g * (W[t] + scale * B A[:, t]), and DoRA's norms are those of the columns, over the whole
+/// vocabulary.
 struct AdapterModule {
   std::string path;  ///< as the base checkpoint names the module: "model.layers.0.self_attn.q_proj", "lm_head"
   int64_t rank = 0;  ///< of `a` and `b`; 0 without them
   float scale = 0;   ///< alpha / rank, or alpha / sqrt(rank) with rsLoRA
 
-  const WeightInfo* a = nullptr;            ///< [rank, in]; of an embedding [rank, vocabulary]
-  const WeightInfo* b = nullptr;            ///< [out, rank]; of an embedding [hidden, rank]
-  const WeightInfo* magnitude = nullptr;    ///< DoRA: one value for each output
-  const WeightInfo* lora_bias = nullptr;    ///< bias of `b`, added with the delta (lora_bias=true): [out]
-  const WeightInfo* bias = nullptr;         ///< replaces the base module's bias (bias=all or lora_only): [out]
-  const WeightInfo* weight = nullptr;       ///< replaces the base module's whole weight (modules_to_save)
-  const WeightInfo* token_rows = nullptr;   ///< trainable tokens: rows that replace those of `token_ids`
+  const WeightInfo* a = nullptr;           ///< [rank, in]; of an embedding [rank, vocabulary]
+  const WeightInfo* b = nullptr;           ///< [out, rank]; of an embedding [hidden, rank]
+  const WeightInfo* magnitude = nullptr;   ///< DoRA: one value for each output; of an embedding [hidden]
+  const WeightInfo* lora_bias = nullptr;   ///< bias of `b`, scaled and added with the delta (lora_bias=true): [out]
+  const WeightInfo* bias = nullptr;        ///< replaces the base module's bias (bias=all or lora_only): [out]
+  const WeightInfo* weight = nullptr;      ///< replaces the base module's whole weight (modules_to_save)
+  const WeightInfo* token_rows = nullptr;  ///< trainable tokens: rows that replace those of `token_ids`
   std::vector<int64_t> token_ids;
-  bool embedding = false;                   ///< `a` and `b` are those of an embedding
+  const WeightInfo* base_copy = nullptr;  ///< copy of the base weight as it was in training: the base must equal it
+  bool embedding = false;                 ///< `a` and `b` are those of an embedding
+  /// Of the embedding's `weight` or `token_rows`: a head that the base ties to the embedding changes with it. In all
+  /// other cases a tied head keeps the base weight when only the embedding changes, as in PEFT.
+  bool changes_tied_head = false;
 };
 
 /// The files of one adapter, opened and judged: every field that changes results is read or refused by name, every
