@@ -57,11 +57,9 @@ DType most_common_dtype(const WeightSource& source) {
 }
 
 Result<Checkpoint> open_hugging_face(const fs::path& folder) {
-  std::error_code ignored;
   QUIRE_ASSIGN_OR_RETURN(JudgedConfig judged, judge_model_config_files(folder));
   QUIRE_RETURN_IF_ERROR(refuse_quantized_folder(folder));
-  const bool has_weights =
-      fs::exists(folder / "model.safetensors", ignored) || fs::exists(folder / "model.safetensors.index.json", ignored);
+  const bool has_weights = has_safetensors(folder);
   if (!has_weights && !files_with_extension(folder, ".bin").empty()) {
     return unsupported(folder.string() +
                        " has its weights as PyTorch .bin pickles only; convert them with transformers: "

@@ -159,11 +159,20 @@ Result<std::unique_ptr<WeightSource>> make_safetensors_source(std::vector<Safete
   return std::unique_ptr<WeightSource>(std::move(source));
 }
 
-Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder) {
+bool has_safetensors(const std::filesystem::path& folder, std::string_view stem) {
   std::error_code ignored;
-  const auto index_path = folder / "model.safetensors.index.json";
+  const std::string name = std::string(stem) + ".safetensors";
+  return std::filesystem::exists(folder / name, ignored) ||
+         std::filesystem::exists(folder / (name + ".index.json"), ignored);
+}
+
+Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder,
+                                                              std::string_view stem) {
+  std::error_code ignored;
+  const std::string name = std::string(stem) + ".safetensors";
+  const auto index_path = folder / (name + ".index.json");
   if (std::filesystem::exists(index_path, ignored)) return open_sharded(folder, index_path);
-  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(folder / "model.safetensors"));
+  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(folder / name));
   std::vector<SafetensorsFile> files;
   files.push_back(std::move(file));
   return make_safetensors_source(std::move(files), folder.string());

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -11,9 +13,13 @@
 
 namespace quire {
 
-/// Opens model.safetensors, or the shards that model.safetensors.index.json names. Index and shards must agree: no
+/// Opens <stem>.safetensors, or the shards that <stem>.safetensors.index.json names. Index and shards must agree: no
 /// missing shard, no listed tensor that no shard has, no tensor in two shards, no shard outside the folder.
-Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder);
+Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder,
+                                                              std::string_view stem = "model");
+
+/// Whether the folder has one of those files.
+bool has_safetensors(const std::filesystem::path& folder, std::string_view stem = "model");
 
 /// One opened file or several as a source; a name in two of them is refused.
 Result<std::unique_ptr<WeightSource>> make_safetensors_source(std::vector<SafetensorsFile> files,

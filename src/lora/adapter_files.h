@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -32,8 +33,10 @@ struct AdapterModule {
   const WeightInfo* weight = nullptr;      ///< replaces the base module's whole weight (modules_to_save)
   const WeightInfo* token_rows = nullptr;  ///< trainable tokens: rows that replace those of `token_ids`
   std::vector<int64_t> token_ids;
-  const WeightInfo* base_copy = nullptr;  ///< copy of the base weight as it was in training: the base must equal it
-  bool embedding = false;                 ///< `a` and `b` are those of an embedding
+  /// A copy of the base weight as it was in training: the base must equal it. A module may have nothing else: then the
+  /// adapter leaves it as it is.
+  const WeightInfo* base_copy = nullptr;
+  bool embedding = false;  ///< `a` and `b` are those of an embedding
   /// Of the embedding's `weight` or `token_rows`: a head that the base ties to the embedding changes with it. In all
   /// other cases a tied head keeps the base weight when only the embedding changes, as in PEFT.
   bool changes_tied_head = false;
@@ -46,9 +49,14 @@ class AdapterFiles {
   /// Opens a PEFT folder (adapter_config.json with adapter_model.safetensors or its shards). Errors are one sentence
   /// that names the path and the field or tensor.
   static Result<std::shared_ptr<const AdapterFiles>> open(const std::filesystem::path& folder);
+  /// The same from the text of adapter_config.json, which `config_where` stands for in messages, and opened tensors.
+  static Result<std::shared_ptr<const AdapterFiles>> parse(std::string_view config_text,
+                                                           const std::string& config_where,
+                                                           std::unique_ptr<WeightSource> tensors);
 
   const std::filesystem::path& folder() const { return folder_; }
   const std::string& base_model_name() const { return base_model_name_; }
+  /// One for each path, layer by layer.
   const std::vector<AdapterModule>& modules() const { return modules_; }
   const WeightSource& tensors() const { return *tensors_; }
   int64_t max_rank() const;

@@ -1,0 +1,91 @@
+#include "lora/adapter_files.h"
+
+#include <algorithm>
+
+#include "base/mapped_file.h"
+#include "checkpoint/safetensors_source.h"
+#include "checkpoint/wrong_file.h"
+#include "lora/adapter_config.h"
+#include "lora/adapter_modules.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStem = "adapter_model";
+constexpr size_t kMaxConfigBytes = size_t{8} << 20;
+
+Status check_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (folder.empty() || !fs::exists(folder, ignored)) {
+    return not_found("adapter path '" + folder.string() +
+                     "' is not found; give the folder that has adapter_config.json");
+  }
+  if (!fs::is_directory(folder, ignored)) {
+    return invalid_argument("adapter path " + folder.string() + " is a file; give the folder that has it and " +
+                            "adapter_config.json");
+  }
+  if (!fs::exists(folder / "adapter_config.json", ignored)) {
+    return not_found(folder.string() + " has no adapter_config.json; it is not a PEFT adapter's folder");
+  }
+  if (has_safetensors(folder, kStem)) return {};
+  for (const char* pickle : {"adapter_model.bin", "adapter_model.pt", "adapter_model.pth"}) {
+    if (!fs::exists(folder / pickle, ignored)) continue;
+    return unsupported(folder.string() + " has its weights as the pickle " + pickle +
+                       " only, which is not read; convert it with PEFT: PeftModel.from_pretrained(base_model, folder)"
+                       ".save_pretrained(new_folder)");
+  }
+  return not_found(folder.string() + " has neither adapter_model.safetensors nor adapter_model.safetensors.index.json");
+}
+
+Result<std::string> read_config(const fs::path& path) {
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  if (const auto hint = wrong_file_hint(file.bytes())) return invalid_argument(path.string() + " " + *hint);
+  if (file.size() > kMaxConfigBytes) return invalid_argument(path.string() + " is larger than 8 MiB");
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+}
+
+/// Whether a module does more than carry a copy of the base.
+bool changes_something(const AdapterModule& module) {
+  return module.a != nullptr || module.bias != nullptr || module.weight != nullptr || module.token_rows != nullptr;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::open(const fs::path& folder) {
+  QUIRE_RETURN_IF_ERROR(check_folder(folder));
+  const fs::path config_path = folder / "adapter_config.json";
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_config(config_path));
+  QUIRE_ASSIGN_OR_RETURN(auto tensors, open_safetensors_folder(folder, kStem));
+  return parse(text, config_path.string(), std::move(tensors));
+}
+
+Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::parse(std::string_view config_text,
+                                                                const std::string& config_where,
+                                                                std::unique_ptr<WeightSource> tensors) {
+  QUIRE_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::parse(config_text, config_where));
+  const std::shared_ptr<AdapterFiles> files(new AdapterFiles());
+  QUIRE_ASSIGN_OR_RETURN(files->modules_, read_adapter_modules(config, *tensors));
+  if (std::ranges::none_of(files->modules_, changes_something)) {
+    return invalid_argument(tensors->description() + " has no tensor that changes a module; it is an empty adapter");
+  }
+  files->folder_ = tensors->description();
+  files->base_model_name_ = config.base_model_name;
+  files->tensors_ = std::move(tensors);
+  return std::shared_ptr<const AdapterFiles>(files);
+}
+
+int64_t AdapterFiles::max_rank() const {
+  int64_t rank = 0;
+  for (const AdapterModule& module : modules_) rank = std::max(rank, module.rank);
+  return rank;
+}
+
+int64_t AdapterFiles::stored_bytes() const {
+  int64_t bytes = 0;
+  for (const WeightInfo& tensor : tensors_->tensors()) bytes += static_cast<int64_t>(tensor.stored_bytes);
+  return bytes;
+}
+
+}  // namespace quire

@@ -1,0 +1,84 @@
+#include "lora/adapter_tensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "checkpoint/printable.h"
+#include "tensor/convert.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kElementsAtOnce = 1 << 16;
+
+/// How many rows to look at together.
+int64_t rows_at_once(const WeightInfo& tensor) {
+  return std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, tensor.cols()));
+}
+
+template <typename Bits>
+bool all_finite(const MatrixView& view, Bits exponent) {
+  bool finite = true;
+  for (int64_t row = 0; row < view.rows; ++row) {
+    const Bits* values = static_cast<const Bits*>(view.data) + row * view.row_stride;
+    for (int64_t i = 0; i < view.cols; ++i) finite &= (values[i] & exponent) != exponent;
+  }
+  return finite;
+}
+
+bool all_finite(const MatrixView& view) {
+  switch (view.dtype) {
+    case DType::kFloat16:
+      return all_finite<uint16_t>(view, 0x7c00);
+    case DType::kBFloat16:
+      return all_finite<uint16_t>(view, 0x7f80);
+    default:
+      return all_finite<uint32_t>(view, 0x7f800000);
+  }
+}
+
+}  // namespace
+
+std::string shape_text(const WeightInfo& tensor) {
+  std::string text = "[";
+  for (const int64_t dimension : tensor.shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dimension);
+  }
+  return text + "]";
+}
+
+Result<bool> same_values(const WeightSource& source, const WeightInfo& a, const WeightInfo& b) {
+  if (a.shape != b.shape) return false;
+  std::vector<float> scratch_a, scratch_b;
+  std::vector<float> row_a(static_cast<size_t>(a.cols())), row_b(row_a.size());
+  for (int64_t row = 0; row < a.rows(); ++row) {
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_a, source.read_rows(a, row, 1, scratch_a));
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_b, source.read_rows(b, row, 1, scratch_b));
+    row_to_float(view_a, 0, row_a.data());
+    row_to_float(view_b, 0, row_b.data());
+    if (row_a != row_b) return false;
+  }
+  return true;
+}
+
+Status check_tensor(const WeightSource& source, const WeightInfo& tensor) {
+  const auto bad = [&](const std::string& what) {
+    return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " " + what);
+  };
+  if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
+    return bad("is empty, with shape " + shape_text(tensor) +
+               "; it may be one rank's part of a sharded training run that was not gathered before saving");
+  }
+  std::vector<float> scratch;
+  const int64_t step = rows_at_once(tensor);
+  for (int64_t row = 0; row < tensor.rows(); row += step) {
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view,
+                           source.read_rows(tensor, row, std::min(step, tensor.rows() - row), scratch));
+    if (!all_finite(view)) return bad("holds infinities or values that are not numbers");
+  }
+  return {};
+}
+
+}  // namespace quire
