@@ -59,7 +59,8 @@ std::byte* HugePageArena::map(size_t bytes) {
   std::byte* const aligned = static_cast<std::byte*>(address) + before;
   if (before > 0) munmap(address, before);
   munmap(aligned + bytes, kHugePage - before);
-  madvise(aligned, bytes, MADV_HUGEPAGE);  // refused where huge pages are off: then plain pages do
+  // Refused where huge pages are off: then plain pages do.
+  madvise(aligned, bytes, huge_pages_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   mappings_.push_back({aligned, bytes});
   return aligned;
 }

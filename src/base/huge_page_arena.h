@@ -12,7 +12,8 @@ namespace quire {
 /// first written. Memory is zero at first and lives as long as the arena. Safe to call from several threads.
 class HugePageArena {
  public:
-  HugePageArena() = default;
+  /// Without huge pages memory is taken in small ones: for weights of less than a few huge pages.
+  explicit HugePageArena(bool huge_pages = true) : huge_pages_(huge_pages) {}
   ~HugePageArena();
   HugePageArena(const HugePageArena&) = delete;
   HugePageArena& operator=(const HugePageArena&) = delete;
@@ -30,6 +31,7 @@ class HugePageArena {
   };
   std::byte* map(size_t bytes);
 
+  bool huge_pages_;
   mutable std::mutex mutex_;
   std::vector<Mapping> mappings_;
   std::byte* next_ = nullptr;

@@ -1,5 +1,7 @@
 #include "engine/model_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ops/copy.h"
@@ -11,21 +13,51 @@ namespace {
 constexpr size_t kScoreRows = 32;
 }  // namespace
 
-ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, int64_t block_size)
-    : context_(context), model_(model), kv_cache_(kv_cache), block_size_(block_size) {
+ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, const LoraManager& adapters,
+                         int64_t block_size)
+    : context_(context), model_(model), kv_cache_(kv_cache), adapters_(adapters), block_size_(block_size) {
   batch_.context = &context_;
   batch_.kv_cache = &kv_cache_;
   batch_.groups.resize(static_cast<size_t>(kv_cache_.group_count()));
 }
 
-void ModelRunner::run(const StepPlan& plan, StepResult& result) {
+Status ModelRunner::run(const StepPlan& plan, StepResult& result) {
   const Workspace::Scope scope(*context_.workspace);
   result.sequences.assign(plan.sequences.size(), {});
+  QUIRE_RETURN_IF_ERROR(find_adapters(plan));
   collect_rows(plan);
   build_batch(plan);
   const Tensor hidden = model_.forward(batch_);
   sample_rows(plan, hidden, result);
   score_rows(hidden, result);
+  sequence_adapters_.clear();
+  return {};
+}
+
+Status ModelRunner::find_adapters(const StepPlan& plan) {
+  sequence_adapters_.assign(plan.sequences.size(), nullptr);
+  for (size_t index = 0; index < plan.sequences.size(); ++index) {
+    const uint64_t id = plan.sequences[index].adapter_id;
+    if (id == 0) continue;
+    const bool same = index > 0 && plan.sequences[index - 1].adapter_id == id;
+    sequence_adapters_[index] = same ? sequence_adapters_[index - 1] : adapters_.find(id);
+    if (sequence_adapters_[index] == nullptr) {
+      sequence_adapters_.clear();
+      return internal_error(fmt::format("a step names adapter {}, which is not loaded", id));
+    }
+  }
+  return {};
+}
+
+void ModelRunner::add_rows(size_t sequence, int64_t row, int64_t count, std::vector<AdapterSegment>& segments) const {
+  const LoraAdapter* const adapter = sequence_adapters_[sequence].get();
+  if (adapter == nullptr || count == 0) return;
+  if (!segments.empty() && segments.back().adapter == adapter &&
+      segments.back().row_begin + segments.back().row_count == row) {
+    segments.back().row_count += count;
+  } else {
+    segments.push_back({row, count, adapter});
+  }
 }
 
 void ModelRunner::collect_rows(const StepPlan& plan) {
@@ -36,9 +68,14 @@ void ModelRunner::collect_rows(const StepPlan& plan) {
   sampling_.clear();
   sampled_sequences_.clear();
   scored_.clear();
+  token_segments_.clear();
+  output_segments_.clear();
+  sampled_segments_.clear();
   for (size_t index = 0; index < plan.sequences.size(); ++index) {
     const ScheduledSequence& sequence = plan.sequences[index];
     const auto first_row = static_cast<int32_t>(token_ids_.size());
+    const auto first_output = static_cast<int64_t>(output_rows_.size());
+    add_rows(index, first_row, static_cast<int64_t>(sequence.tokens.size()), token_segments_);
     token_ids_.insert(token_ids_.end(), sequence.tokens.begin(), sequence.tokens.end());
     for (size_t i = 0; i < sequence.tokens.size(); ++i) {
       positions_.push_back(static_cast<int32_t>(sequence.start + static_cast<int64_t>(i)));
@@ -47,10 +84,13 @@ void ModelRunner::collect_rows(const StepPlan& plan) {
       const int32_t output = add_output_row(first_row + static_cast<int32_t>(i));
       scored_.push_back({output, sequence.next_prompt_tokens[i], sequence.prompt_logprob_count, index});
     }
-    if (!sequence.sample) continue;
-    sampled_rows_.push_back(add_output_row(static_cast<int32_t>(token_ids_.size()) - 1));
-    sampling_.push_back(sequence.sampling);
-    sampled_sequences_.push_back(index);
+    if (sequence.sample) {
+      add_rows(index, static_cast<int64_t>(sampled_rows_.size()), 1, sampled_segments_);
+      sampled_rows_.push_back(add_output_row(static_cast<int32_t>(token_ids_.size()) - 1));
+      sampling_.push_back(sequence.sampling);
+      sampled_sequences_.push_back(index);
+    }
+    add_rows(index, first_output, static_cast<int64_t>(output_rows_.size()) - first_output, output_segments_);
   }
 }
 
@@ -63,6 +103,8 @@ void ModelRunner::build_batch(const StepPlan& plan) {
   Workspace& workspace = *context_.workspace;
   const auto tokens = static_cast<int64_t>(token_ids_.size());
   batch_.output_rows = output_rows_;
+  batch_.adapters = token_segments_;
+  batch_.output_adapters = output_segments_;
   batch_.token_ids = workspace.tensor(1, tokens, DType::kInt32);
   batch_.positions = workspace.tensor(1, tokens, DType::kInt32);
   ops::copy_from_host(context_, std::span<const int32_t>(token_ids_), batch_.token_ids);
@@ -93,7 +135,7 @@ void ModelRunner::sample_rows(const StepPlan& plan, const Tensor& hidden, StepRe
   const Workspace::Scope scope(*context_.workspace);
   Tensor rows = context_.workspace->tensor(static_cast<int64_t>(sampled_rows_.size()), hidden.cols());
   ops::select_rows(context_, hidden, sampled_rows_, rows);
-  const Tensor logits = model_.compute_logits(context_, rows);
+  const Tensor logits = model_.compute_logits(context_, rows, sampled_segments_);
   sampled_.assign(sampled_rows_.size(), {});
   sample(context_, logits, sampling_, sampled_);
   for (size_t i = 0; i < sampled_.size(); ++i) {
@@ -108,14 +150,16 @@ void ModelRunner::score_rows(const Tensor& hidden, StepResult& result) {
     std::vector<int32_t> row_indices(count);
     std::vector<int32_t> next_tokens(count);
     std::vector<int64_t> counts(count);
+    scored_segments_.clear();
     for (size_t i = 0; i < count; ++i) {
+      add_rows(scored_[begin + i].sequence, static_cast<int64_t>(i), 1, scored_segments_);
       row_indices[i] = scored_[begin + i].row;
       next_tokens[i] = scored_[begin + i].next_token;
       counts[i] = scored_[begin + i].count;
     }
     Tensor rows = context_.workspace->tensor(static_cast<int64_t>(count), hidden.cols());
     ops::select_rows(context_, hidden, row_indices, rows);
-    const Tensor logits = model_.compute_logits(context_, rows);
+    const Tensor logits = model_.compute_logits(context_, rows, scored_segments_);
     std::vector<SampledToken> scores(count);
     score(context_, logits, next_tokens, counts, scores);
     for (size_t i = 0; i < count; ++i) {

@@ -32,27 +32,30 @@ class SingleProcessExecutor final : public Executor {
               const std::function<void(int64_t)>& progress) {
     QUIRE_ASSIGN_OR_RETURN(const ModelFactory factory, ModelRegistry::instance().find(config.architecture));
     linear_method_ = make_unquantized_linear_method(storage);
-    layer_context_ = std::make_unique<LayerContext>(
-        LayerContext{context_, arena_, parameters_, *linear_method_, storage, ParallelRank{}, max_positions});
+    layer_context_ = std::make_unique<LayerContext>(LayerContext{
+        context_, arena_, parameters_, adaptable_, *linear_method_, storage, ParallelRank{}, max_positions});
     QUIRE_ASSIGN_OR_RETURN(model_, factory(*layer_context_, config));
     QUIRE_RETURN_IF_ERROR(model_->load_weights(weights, progress));
     groups_ = group_layers(model_->kv_cache_specs());
+    adapters_ = std::make_unique<LoraManager>(LoraTarget{adaptable_, model_->stacked_names(), storage});
     return {};
   }
 
   void allocate_cache(const std::vector<int64_t>& blocks_per_group, int64_t block_size, DType dtype) {
     kv_cache_ = std::make_unique<KvCacheStorage>(groups_, blocks_per_group, block_size, dtype);
-    runner_ = std::make_unique<ModelRunner>(context_, *model_, *kv_cache_, block_size);
+    runner_ = std::make_unique<ModelRunner>(context_, *model_, *kv_cache_, *adapters_, block_size);
   }
 
   const std::vector<KvCacheGroup>& kv_cache_groups() const override { return groups_; }
   int64_t weight_bytes() const { return static_cast<int64_t>(arena_.allocated_bytes()); }
   int threads() const { return pool_.size(); }
 
-  Status execute(const StepPlan& plan, StepResult& result) override {
-    runner_->run(plan, result);
-    return {};
+  Status execute(const StepPlan& plan, StepResult& result) override { return runner_->run(plan, result); }
+
+  Result<AdapterSummary> load_adapter(uint64_t adapter_id, const AdapterFiles& files) override {
+    return adapters_->load(adapter_id, files);
   }
+  void remove_adapter(uint64_t adapter_id) override { adapters_->remove(adapter_id); }
 
  private:
   ThreadPool pool_;
@@ -60,9 +63,11 @@ class SingleProcessExecutor final : public Executor {
   OpContext context_;
   HugePageArena arena_;
   ParameterTable parameters_;
+  AdaptableLayers adaptable_;
   std::unique_ptr<LinearMethod> linear_method_;
   std::unique_ptr<LayerContext> layer_context_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<LoraManager> adapters_;
   std::vector<KvCacheGroup> groups_;
   std::unique_ptr<KvCacheStorage> kv_cache_;
   std::unique_ptr<ModelRunner> runner_;

@@ -18,11 +18,13 @@ struct KvGroupBatch {
   std::vector<ops::AttentionSequence> sequences;  ///< with this group's block tables
 };
 
-/// Rows of one adapter, side by side. Rows before the first segment and outside all of them are the base model's.
+class LoraAdapter;
+
+/// Rows of one adapter, side by side. Rows outside all segments are the base model's.
 struct AdapterSegment {
   int64_t row_begin = 0;
   int64_t row_count = 0;
-  uint64_t adapter_id = 0;
+  const LoraAdapter* adapter = nullptr;
 };
 
 struct ForwardBatch {
@@ -31,10 +33,13 @@ struct ForwardBatch {
   Tensor positions;                  ///< [1, tokens] int32
   std::vector<KvGroupBatch> groups;  ///< one per KV group
   const KvCacheStorage* kv_cache = nullptr;
-  std::vector<AdapterSegment> adapters;
-  std::span<const int32_t> output_rows;  ///< ascending: the rows whose hidden states are asked for
+  std::span<const AdapterSegment> adapters;         ///< of the rows that layers work on now: at first all
+  std::span<const int32_t> output_rows;             ///< ascending: the rows whose hidden states are asked for
+  std::span<const AdapterSegment> output_adapters;  ///< of output_rows
 
   int64_t tokens() const { return token_ids.cols(); }
+  /// From here on layers work on output_rows only.
+  void narrow_to_output_rows() { adapters = output_adapters; }
 };
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 
 #include "base/huge_page_arena.h"
 #include "distributed/partition.h"
+#include "layers/adaptable_layers.h"
 #include "layers/parameter_table.h"
 #include "quantization/linear_method.h"
 #include "tensor/op_context.h"
@@ -17,6 +18,7 @@ struct LayerContext {
   OpContext& op_context;
   HugePageArena& arena;
   ParameterTable& parameters;
+  AdaptableLayers& adaptable;
   /// Chooses the method of a linear by its prefix ("model.layers.0.self_attn.qkv_proj").
   const LinearMethod& linear_method;
   /// The type that parameters outside linears (norms, biases) are rounded to.

@@ -7,43 +7,23 @@
 
 namespace quire {
 
-namespace {
-
-int64_t local_features(const std::vector<OutputPiece>& pieces) {
-  int64_t total = 0;
-  for (const OutputPiece& piece : pieces) total += piece.local.size();
-  return total;
-}
-
-int64_t total_features(const std::vector<OutputPiece>& pieces) {
-  int64_t total = 0;
-  for (const OutputPiece& piece : pieces) total += piece.size;
-  return total;
-}
-
-/// The runs that a tensor holding `piece` (all pieces, one after the other, when empty) gives to this rank.
-std::vector<RowRun> runs_of(const std::vector<OutputPiece>& pieces, std::string_view piece) {
-  std::vector<RowRun> runs;
-  int64_t source = 0;
-  int64_t local = 0;
-  for (const OutputPiece& part : pieces) {
-    if (piece.empty() || piece == part.id) {
-      if (part.local.size() > 0) runs.push_back({source + part.local.begin, local, part.local.size()});
-      source += part.size;
-    }
-    local += part.local.size();
-  }
-  return runs;
-}
-
-}  // namespace
-
-LinearBase::LinearBase(LayerContext& context, std::string prefix, Shape shape)
-    : prefix_(std::move(prefix)), pieces_(std::move(shape.pieces)), input_(shape.input), storage_(context.storage) {
+LinearBase::LinearBase(LayerContext& context, const std::string& prefix, Shape shape)
+    : pieces_(std::move(shape.pieces)), input_(shape.input), storage_(context.storage) {
   const int64_t local = local_features(pieces_);
   const int64_t total = total_features(pieces_);
   OpContext& op_context = context.op_context;
   weight_ = context.linear_method.create_weight(op_context, context.arena, local, input_.size());
+
+  AdaptableLayer adaptable;
+  adaptable.prefix = prefix;
+  adaptable.pieces = pieces_;
+  adaptable.in_features = shape.in_features;
+  adaptable.input = input_;
+  adaptable.weight = weight_.get();
+  adaptable.bias = &bias_;
+  adaptable.add_bias_here = shape.add_bias_here;
+  adaptable.hook = &lora_hook_;
+  context.adaptable.add(std::move(adaptable));
 
   std::vector<ParameterPiece> weight_pieces;
   std::vector<ParameterPiece> bias_pieces;
@@ -54,14 +34,14 @@ LinearBase::LinearBase(LayerContext& context, std::string prefix, Shape shape)
     }
   }
   context.parameters.add(
-      prefix_ + ".weight", {total, shape.in_features}, std::move(weight_pieces),
+      prefix + ".weight", {total, shape.in_features}, std::move(weight_pieces),
       [this, &op_context](const WeightSource& source, const WeightInfo& weight, std::string_view piece) {
         return load_weight(op_context, source, weight, piece);
       });
   if (!shape.bias) return;
   if (shape.add_bias_here) bias_ = Tensor::empty(1, local, DType::kFloat32, op_context.device);
   context.parameters.add(
-      prefix_ + ".bias", {total}, std::move(bias_pieces),
+      prefix + ".bias", {total}, std::move(bias_pieces),
       [this, &op_context](const WeightSource& source, const WeightInfo& weight, std::string_view piece) {
         return load_bias(op_context, source, weight, piece);
       });
@@ -88,7 +68,9 @@ Status LinearBase::load_bias(OpContext& context, const WeightSource& source, con
 
 void LinearBase::forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
   weight_->apply(*batch.context, x, bias_, out);
-  if (lora_hook_ != nullptr && !batch.adapters.empty()) lora_hook_->apply(batch, first_row, x, out);
+  if (lora_hook_ != nullptr && !batch.adapters.empty()) {
+    lora_hook_->apply(*batch.context, batch.adapters, first_row, x, out);
+  }
 }
 
 ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, int64_t in_features, int64_t out_features,

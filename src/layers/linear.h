@@ -12,15 +12,9 @@
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
 #include "layers/lora_hook.h"
+#include "layers/output_piece.h"
 
 namespace quire {
-
-/// One named piece of a linear's output as a checkpoint stores it, and the share of it that this rank holds.
-struct OutputPiece {
-  std::string id;    ///< "" when the layer has one piece
-  int64_t size = 0;  ///< output features in the checkpoint
-  Range local;       ///< of which this rank holds these
-};
 
 /// What the linears share: the weight, its bias, loading and multiplication.
 class LinearBase {
@@ -29,18 +23,13 @@ class LinearBase {
   LinearBase(const LinearBase&) = delete;
   LinearBase& operator=(const LinearBase&) = delete;
 
-  /// out = x * Wᵀ + bias (this rank's part), plus the adapters' deltas. x: [rows, in], out: [rows, out]; x's rows are
-  /// the batch's rows from `first_row` on.
+  /// out = x * Wᵀ + bias (this rank's part), and what the adapters change of it. x: [rows, in], out: [rows, out]; x's
+  /// rows are those of the batch's current rows from `first_row` on.
   void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const;
 
   /// This rank's sizes.
   int64_t in_features() const { return weight_->in_features(); }
   int64_t out_features() const { return weight_->out_features(); }
-  const std::string& prefix() const { return prefix_; }
-  const std::vector<OutputPiece>& pieces() const { return pieces_; }
-  Range input() const { return input_; }
-
-  void set_lora_hook(const LoraHook* hook) { lora_hook_ = hook; }
 
  protected:
   struct Shape {
@@ -50,19 +39,18 @@ class LinearBase {
     bool bias = false;
     bool add_bias_here = true;  ///< false on ranks whose sum another rank's bias is added to
   };
-  LinearBase(LayerContext& context, std::string prefix, Shape shape);
+  LinearBase(LayerContext& context, const std::string& prefix, Shape shape);
 
  private:
   Status load_weight(OpContext& context, const WeightSource& source, const WeightInfo& weight, std::string_view piece);
   Status load_bias(OpContext& context, const WeightSource& source, const WeightInfo& weight, std::string_view piece);
 
-  std::string prefix_;
   std::vector<OutputPiece> pieces_;
   Range input_;
   std::unique_ptr<LinearWeight> weight_;
   Tensor bias_;  ///< [1, out_features]; undefined where there is none to add
   DType storage_;
-  const LoraHook* lora_hook_ = nullptr;
+  LoraHook* lora_hook_ = nullptr;
 };
 
 /// The whole matrix on every rank.

@@ -23,16 +23,15 @@ bool has_suffix(std::string_view name, const std::vector<std::string>& suffixes)
                      [&](const std::string& suffix) { return name.ends_with(suffix); });
 }
 
-/// `name` with its part `from` replaced by `to`; empty when it does not hold `from` as whole path components.
-std::string replace_part(std::string_view name, std::string_view from, std::string_view to) {
+}  // namespace
+
+std::string replace_name_part(std::string_view name, std::string_view from, std::string_view to) {
   const size_t at = name.find(from);
   if (at == std::string_view::npos) return {};
   const size_t end = at + from.size();
   if (end < name.size() && name[end] != '.') return {};
   return fmt::format("{}{}{}", name.substr(0, at), to, name.substr(end));
 }
-
-}  // namespace
 
 void ParameterTable::add(std::string name, std::vector<int64_t> whole, std::vector<ParameterPiece> pieces, Load load) {
   const bool added =
@@ -43,7 +42,7 @@ void ParameterTable::add(std::string name, std::vector<int64_t> whole, std::vect
 ParameterTable::Target ParameterTable::find(std::string_view checkpoint_name, std::span<const StackedName> stacked) {
   if (auto it = parameters_.find(checkpoint_name); it != parameters_.end()) return {&it->second, ""};
   for (const StackedName& rule : stacked) {
-    const std::string name = replace_part(checkpoint_name, rule.checkpoint_part, rule.parameter_part);
+    const std::string name = replace_name_part(checkpoint_name, rule.checkpoint_part, rule.parameter_part);
     if (name.empty()) continue;
     if (auto it = parameters_.find(name); it != parameters_.end()) return {&it->second, rule.piece};
   }
@@ -80,7 +79,7 @@ std::vector<std::string> ParameterTable::missing(std::span<const StackedName> st
       std::string piece_name = fmt::format("{} ({})", name, piece.id);
       for (const StackedName& rule : stacked) {
         if (rule.piece != piece.id) continue;
-        if (auto original = replace_part(name, rule.parameter_part, rule.checkpoint_part); !original.empty()) {
+        if (auto original = replace_name_part(name, rule.parameter_part, rule.checkpoint_part); !original.empty()) {
           piece_name = original;
         }
       }

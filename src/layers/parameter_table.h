@@ -29,6 +29,9 @@ struct StackedName {
   std::string_view piece;
 };
 
+/// `name` with its part `from` replaced by `to`; empty when it does not hold `from` as whole path components.
+std::string replace_name_part(std::string_view name, std::string_view from, std::string_view to);
+
 /// What load_weights may pass over, and whom it tells how far it is.
 struct LoadOptions {
   std::span<const StackedName> stacked;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "distributed/partition.h"
@@ -11,21 +12,22 @@
 
 namespace quire {
 
-/// Rows of a table, one per token id. Each rank holds a part of the (padded) vocabulary.
-class VocabParallelEmbedding {
+/// A table of one row per token id. Each rank holds a part of the (padded) vocabulary.
+class VocabParallelTable {
  public:
-  VocabParallelEmbedding(LayerContext& context, std::string prefix, int64_t vocab_size, int64_t hidden_size);
-  VocabParallelEmbedding(const VocabParallelEmbedding&) = delete;
-  VocabParallelEmbedding& operator=(const VocabParallelEmbedding&) = delete;
+  /// Registers `prefix`.weight.
+  VocabParallelTable(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
+  VocabParallelTable(const VocabParallelTable&) = delete;
+  VocabParallelTable& operator=(const VocabParallelTable&) = delete;
 
-  /// out[i] = the row of token_ids[i]; zeros for ids of other ranks. out: [tokens, hidden].
-  void forward(ForwardBatch& batch, Tensor& out) const;
-
-  int64_t vocab_size() const { return vocab_size_; }
-  int64_t hidden_size() const { return weight_->in_features(); }
+  const VocabPartition& partition() const { return partition_; }
+  const LinearWeight& weight() const { return *weight_; }
+  /// Whether this rank holds all rows.
+  bool whole() const { return partition_.rows == vocab_size_; }
+  /// The table as something that adapters change, called by its owner's name and kind.
+  AdaptableLayer adaptable(AdaptableLayer::Kind kind, std::string prefix, LoraHook** hook) const;
 
  private:
-  friend class ParallelLMHead;
   Status load(OpContext& context, const WeightSource& source, const WeightInfo& weight);
 
   int64_t vocab_size_;
@@ -33,19 +35,40 @@ class VocabParallelEmbedding {
   std::unique_ptr<LinearWeight> weight_;
 };
 
-/// The output head: logits of every token of the vocabulary. Tied, it multiplies with the embedding's own table, which
-/// is stored once.
-class ParallelLMHead {
+class VocabParallelEmbedding {
  public:
-  ParallelLMHead(LayerContext& context, std::string prefix, int64_t vocab_size, int64_t hidden_size);
-  explicit ParallelLMHead(const VocabParallelEmbedding& tied);
+  VocabParallelEmbedding(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
+  VocabParallelEmbedding(const VocabParallelEmbedding&) = delete;
+  VocabParallelEmbedding& operator=(const VocabParallelEmbedding&) = delete;
 
-  /// hidden: [rows, hidden]; gives [rows, vocab] in the context's workspace.
-  Tensor logits(OpContext& context, const Tensor& hidden) const;
+  /// out[i] = the row of token_ids[i], as its adapter has it. out: [tokens, hidden].
+  void forward(ForwardBatch& batch, Tensor& out) const;
+
+  int64_t hidden_size() const { return table_.weight().in_features(); }
 
  private:
-  std::unique_ptr<VocabParallelEmbedding> own_;
-  const VocabParallelEmbedding* table_;
+  friend class ParallelLMHead;
+
+  VocabParallelTable table_;
+  LoraHook* lora_hook_ = nullptr;
+};
+
+/// The output head: logits of every token of the vocabulary. Tied, it multiplies with the embedding's own table, which
+/// is stored once; to adapters it is a layer by itself in either case.
+class ParallelLMHead {
+ public:
+  ParallelLMHead(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
+  ParallelLMHead(LayerContext& context, const std::string& prefix, const VocabParallelEmbedding& tied);
+  ParallelLMHead(const ParallelLMHead&) = delete;
+  ParallelLMHead& operator=(const ParallelLMHead&) = delete;
+
+  /// hidden: [rows, hidden], whose rows `adapters` counts; gives [rows, vocab] in the context's workspace.
+  Tensor logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) const;
+
+ private:
+  std::unique_ptr<VocabParallelTable> own_;
+  const VocabParallelTable* table_;
+  LoraHook* lora_hook_ = nullptr;
 };
 
 }  // namespace quire

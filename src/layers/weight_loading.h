@@ -9,17 +9,11 @@
 #include "base/result.h"
 #include "checkpoint/weight_source.h"
 #include "distributed/partition.h"
+#include "layers/output_piece.h"
 #include "quantization/linear_method.h"
 #include "tensor/op_context.h"
 
 namespace quire {
-
-/// A run of checkpoint rows and the local row where it goes.
-struct RowRun {
-  int64_t source = 0;
-  int64_t local = 0;
-  int64_t count = 0;
-};
 
 /// Reads `runs` of `weight`, columns `input`, into `target`.
 Status load_matrix(OpContext& context, const WeightSource& source, const WeightInfo& weight,

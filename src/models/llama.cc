@@ -114,6 +114,7 @@ void LlamaDecoderLayer::forward_output_rows(ForwardBatch& batch, bool first, Ten
   ops::select_rows(*batch.context, residual, batch.output_rows, kept_residual);
   residual = kept_residual;
   hidden = hidden.slice_rows(0, rows);
+  batch.narrow_to_output_rows();
   finish(batch, kept, hidden, residual);
 }
 
@@ -124,7 +125,7 @@ LlamaForCausalLM::LlamaForCausalLM(LayerContext& context, const ModelConfig& con
       embed_tokens_(context, "model.embed_tokens", config.vocab_size, config.hidden_size),
       rotary_(context, config),
       norm_(context, "model.norm", config.hidden_size, config.rms_norm_eps),
-      lm_head_(tied_ ? ParallelLMHead(embed_tokens_)
+      lm_head_(tied_ ? ParallelLMHead(context, "lm_head", embed_tokens_)
                      : ParallelLMHead(context, "lm_head", config.vocab_size, config.hidden_size)) {
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     layers_.push_back(std::make_unique<LlamaDecoderLayer>(context, config, options, heads, rotary_, layer,
@@ -153,26 +154,23 @@ Tensor LlamaForCausalLM::forward(ForwardBatch& batch) {
   Tensor hidden = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
   Tensor residual = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
   embed_tokens_.forward(batch, residual);
-  // An adapter's rows are known by their place in the whole batch: then all rows go through the last layer.
-  const bool all_rows = static_cast<int64_t>(batch.output_rows.size()) == batch.tokens();
-  const bool narrow = !all_rows && batch.adapters.empty();
   const size_t last = layers_.size() - 1;
   for (size_t i = 0; i < last; ++i) layers_[i]->forward(batch, i == 0, hidden, residual);
-  if (narrow) {
-    layers_[last]->forward_output_rows(batch, last == 0, hidden, residual);
-  } else {
+  if (static_cast<int64_t>(batch.output_rows.size()) == batch.tokens()) {
     layers_[last]->forward(batch, last == 0, hidden, residual);
+  } else {
+    layers_[last]->forward_output_rows(batch, last == 0, hidden, residual);
   }
   norm_.forward(*batch.context, hidden, residual, hidden);
-  if (narrow || all_rows) return hidden;
-  Tensor kept = workspace.tensor(static_cast<int64_t>(batch.output_rows.size()), hidden.cols());
-  ops::select_rows(*batch.context, hidden, batch.output_rows, kept);
-  return kept;
+  return hidden;
 }
 
-Tensor LlamaForCausalLM::compute_logits(OpContext& context, const Tensor& hidden) {
-  return lm_head_.logits(context, hidden);
+Tensor LlamaForCausalLM::compute_logits(OpContext& context, const Tensor& hidden,
+                                        std::span<const AdapterSegment> adapters) {
+  return lm_head_.logits(context, hidden, adapters);
 }
+
+std::span<const StackedName> LlamaForCausalLM::stacked_names() const { return kStackedNames; }
 
 Result<std::unique_ptr<Model>> make_llama_like(LayerContext& context, const ModelConfig& config,
                                                const LlamaOptions& options) {

@@ -78,7 +78,8 @@ class LlamaForCausalLM : public Model {
   std::vector<KvCacheSpec> kv_cache_specs() const override;
   Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) override;
   Tensor forward(ForwardBatch& batch) override;
-  Tensor compute_logits(OpContext& context, const Tensor& hidden) override;
+  Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) override;
+  std::span<const StackedName> stacked_names() const override;
 
  private:
   ParameterTable& parameters_;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,11 @@ class Model {
   /// Hidden states of batch.output_rows after the final norm, [output rows, hidden], in the workspace of batch.context.
   virtual Tensor forward(ForwardBatch& batch) = 0;
 
-  /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace.
-  virtual Tensor compute_logits(OpContext& context, const Tensor& hidden) = 0;
+  /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace. `adapters` counts those rows.
+  virtual Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) = 0;
+
+  /// What checkpoints store apart and this model multiplies as one; adapters name their modules as checkpoints do.
+  virtual std::span<const StackedName> stacked_names() const { return {}; }
 };
 
 /// Builds a model from its config. An Error says what the family cannot do.

@@ -60,8 +60,7 @@ void zero_padding(OpContext& context, PackedMatrix& matrix) {
   }
 }
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
-            LinearOutput mode) {
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
   check_matrix(context, weight);
   check_activations(context, x, x.rows(), weight.in_features);
   check_activations(context, out, x.rows(), weight.out_features);
@@ -69,7 +68,7 @@ void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, con
   if (x.rows() == 0) return;
   switch (context.device.type) {
     case DeviceType::kCpu:
-      return cpu::linear(context, x, weight, bias, out, mode);
+      return cpu::linear(context, x, weight, bias, out);
   }
 }
 

@@ -41,16 +41,10 @@ void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, 
 /// Zeroes the lanes beyond out_features in the last panel. Call once, before or after packing.
 void zero_padding(OpContext& context, PackedMatrix& matrix);
 
-enum class LinearOutput : uint8_t {
-  kStore,       ///< out = x * Wᵀ + bias
-  kAccumulate,  ///< out += x * Wᵀ + bias  (the product is summed first, then added to out)
-};
-
 /// out[r, n] = sum over k ascending of x[r, k] * W[n, k], plus bias[n]. x: [rows, in_features] float32; bias: [1,
 /// out_features] float32 or undefined; out: [rows, out_features] float32. x and out may have row strides; they must not
 /// overlap.
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
-            LinearOutput mode = LinearOutput::kStore);
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out);
 
 /// out[i, :] = row ids[i] of the packed table, widened to float32. ids: [1, n] int32, each in [0, out_features); an id
 /// outside gives zeros.

@@ -30,10 +30,8 @@ class LinearWeight {
   /// Rows that one load_rows call must not share with another that runs at the same time.
   virtual int64_t row_unit() const = 0;
 
-  /// out = x * Wᵀ + bias, or added to out. x: [rows, in_features], out: [rows, out_features], float32; bias may be
-  /// undefined.
-  virtual void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out,
-                     ops::LinearOutput mode = ops::LinearOutput::kStore) const = 0;
+  /// out = x * Wᵀ + bias. x: [rows, in_features], out: [rows, out_features], float32; bias may be undefined.
+  virtual void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out) const = 0;
 
   /// out[i] = output channel ids[i]'s weights; for embeddings whose matrix is also the output head's.
   virtual void gather(OpContext& context, const Tensor& ids, Tensor& out) const = 0;

@@ -18,9 +18,8 @@ class UnquantizedWeight final : public LinearWeight {
   }
   int64_t row_unit() const override { return ops::PackedMatrix::kPanelWidth; }
 
-  void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out,
-             ops::LinearOutput mode) const override {
-    ops::linear(context, x, matrix_, bias, out, mode);
+  void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out) const override {
+    ops::linear(context, x, matrix_, bias, out);
   }
   void gather(OpContext& context, const Tensor& ids, Tensor& out) const override {
     ops::gather_rows(context, matrix_, ids, out);

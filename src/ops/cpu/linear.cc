@@ -6,7 +6,6 @@
 
 #include "base/cpu_topology.h"
 #include "ops/cpu/kernel_table.h"
-#include "ops/cpu/kernels/linear.h"
 
 namespace quire::ops::cpu {
 namespace {
@@ -21,11 +20,6 @@ constexpr int64_t kLeastStreamedBytes = 32 << 10;
 constexpr int64_t kMostTileBytes = 16 << 20;
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-Storage storage_of(DType dtype) {
-  if (dtype == DType::kBFloat16) return Storage::kBFloat16;
-  return dtype == DType::kFloat16 ? Storage::kFloat16 : Storage::kFloat32;
-}
 
 std::byte* panel_at(const PackedMatrix& matrix, int64_t panel, int64_t feature) {
   const int64_t element = (panel * matrix.in_features + feature) * kPanelChannels;
@@ -109,10 +103,14 @@ void multiply_tiles(OpContext& context, const LinearKernels& kernels, const Line
 
 }  // namespace
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
-            LinearOutput mode) {
+Storage storage_of(DType dtype) {
+  if (dtype == DType::kBFloat16) return Storage::kBFloat16;
+  return dtype == DType::kFloat16 ? Storage::kFloat16 : Storage::kFloat32;
+}
+
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
   const LinearKernels& kernels = *cpu::kernels().linear;
-  LinearCall call;
+  LinearCall call{};
   call.x_stride = x.row_stride();
   call.panels = weight.panels.raw();
   call.storage = storage_of(weight.dtype);
@@ -120,7 +118,6 @@ void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, con
   call.out_features = weight.out_features;
   call.bias = bias.defined() ? bias.data<float>() : nullptr;
   call.out_stride = out.row_stride();
-  call.accumulate = mode == LinearOutput::kAccumulate;
   const int64_t row_bytes = weight.in_features * static_cast<int64_t>(sizeof(float));
   const int64_t most_rows = std::max(kMostTileBytes / row_bytes / kernels.tile_rows, int64_t{1}) * kernels.tile_rows;
   for (int64_t row = 0; row < x.rows(); row += call.rows) {
@@ -169,8 +166,12 @@ void zero_padding(PackedMatrix& matrix, int64_t first_col, int64_t last_col) {
   }
 }
 
+void gather_row(const PackedMatrix& table, int64_t channel, float* out) {
+  cpu::kernels().linear->gather_channel(panel_at(table, channel / kPanelChannels, 0), storage_of(table.dtype),
+                                        table.in_features, channel % kPanelChannels, out);
+}
+
 void gather_rows(OpContext& context, const PackedMatrix& table, const Tensor& ids, Tensor& out) {
-  const LinearKernels& kernels = *cpu::kernels().linear;
   context.pool->parallel_for(ids.cols(), [&](int64_t i, int) {
     const int64_t id = ids.data<int32_t>()[i];
     float* const row = out.row<float>(i);
@@ -178,8 +179,7 @@ void gather_rows(OpContext& context, const PackedMatrix& table, const Tensor& id
       std::fill_n(row, table.in_features, 0.0f);
       return;
     }
-    kernels.gather_channel(panel_at(table, id / kPanelChannels, 0), storage_of(table.dtype), table.in_features,
-                           id % kPanelChannels, row);
+    gather_row(table, id, row);
   });
 }
 

@@ -1,9 +1,13 @@
 // The packed linear on the CPU. Arguments were checked by ops/linear.cc.
 #pragma once
 
+#include "ops/cpu/kernels/linear.h"
 #include "ops/linear.h"
 
 namespace quire::ops::cpu {
+
+/// The kernels' name of a float storage type.
+Storage storage_of(DType dtype);
 
 void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,
                PackedMatrix& matrix);
@@ -11,8 +15,10 @@ void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, 
 /// Zeroes the lanes beyond out_features for input features [first_col, last_col).
 void zero_padding(PackedMatrix& matrix, int64_t first_col, int64_t last_col);
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
-            LinearOutput mode);
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out);
+
+/// Widens channel `channel` of the table into `out`, which holds in_features values.
+void gather_row(const PackedMatrix& table, int64_t channel, float* out);
 
 void gather_rows(OpContext& context, const PackedMatrix& table, const Tensor& ids, Tensor& out);
 

@@ -26,51 +26,125 @@ ParityModel::ParityModel(const std::string& path, EngineConfig config) : config_
   loaded_ = std::move(*loaded);
 }
 
-ParityModel::Answer ParityModel::run(const std::vector<int32_t>& prompt, int64_t steps, int64_t chunk) {
-  std::vector<int32_t> blocks(64);
-  std::iota(blocks.begin(), blocks.end(), 0);
-  std::reverse(blocks.begin(), blocks.end());
-  const std::vector<std::span<const int32_t>> tables(loaded_.executor->kv_cache_groups().size(), blocks);
-  SamplingParams params;
-  params.temperature = 0;
-  params.logprobs = vocab_size();
+uint64_t ParityModel::load_adapter(const std::string& folder) {
+  auto files = AdapterFiles::open(folder);
+  if (!files.ok()) throw std::runtime_error(files.error().message);
+  const auto summary = loaded_.executor->load_adapter(++last_adapter_, **files);
+  if (!summary.ok()) throw std::runtime_error(summary.error().message);
+  return last_adapter_;
+}
 
-  Answer answer;
-  std::vector<int32_t> tokens = prompt;
+ParityModel::Answer ParityModel::run(const std::vector<int32_t>& prompt, int64_t steps, int64_t chunk,
+                                     uint64_t adapter) {
+  return run_together({{prompt, steps, chunk, adapter}}).front();
+}
+
+namespace {
+
+/// A request on its way.
+struct Sequence {
+  ParityModel::Work work;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> blocks;
+  std::vector<std::span<const int32_t>> tables;
   int64_t computed = 0;
-  const auto prompt_length = static_cast<int64_t>(prompt.size());
-  while (static_cast<int64_t>(answer.greedy.size()) < std::max<int64_t>(steps, 1)) {
-    const int64_t count = std::min(chunk, static_cast<int64_t>(tokens.size()) - computed);
+  ParityModel::Answer answer;
+
+  int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
+  bool done() const { return static_cast<int64_t>(answer.greedy.size()) >= std::max<int64_t>(work.steps, 1); }
+
+  ScheduledSequence next(const SamplingParams& params) const {
+    const int64_t count = std::min(work.chunk, left());
+    const std::span<const int32_t> all(tokens);
     ScheduledSequence sequence;
-    sequence.tokens =
-        std::span<const int32_t>(tokens).subspan(static_cast<size_t>(computed), static_cast<size_t>(count));
+    sequence.tokens = all.subspan(static_cast<size_t>(computed), static_cast<size_t>(count));
     sequence.start = computed;
     sequence.block_tables = tables;
-    sequence.sample = computed + count == static_cast<int64_t>(tokens.size());
+    sequence.sample = count == left();
     sequence.sampling = {&params, 0, static_cast<int64_t>(tokens.size()), 0};
-    const int64_t known = std::min(computed + count, prompt_length - 1) - computed;
+    sequence.adapter_id = work.adapter;
+    const int64_t known = std::min(computed + count, static_cast<int64_t>(work.prompt.size()) - 1) - computed;
     if (known > 0) {
-      sequence.next_prompt_tokens =
-          std::span<const int32_t>(tokens).subspan(static_cast<size_t>(computed) + 1, static_cast<size_t>(known));
+      sequence.next_prompt_tokens = all.subspan(static_cast<size_t>(computed) + 1, static_cast<size_t>(known));
     }
-    StepPlan plan{{sequence}, count};
-    StepResult result;
-    const Status status = loaded_.executor->execute(plan, result);
-    if (!status.ok()) throw std::runtime_error(status.error().message);
-    for (SampledToken& scored : result.sequences[0].prompt_logprobs)
-      answer.prompt.push_back(std::move(scored.logprobs));
-    computed += count;
-    if (!sequence.sample) continue;
-    SampledToken& token = result.sequences[0].token;
+    return sequence;
+  }
+
+  void take(const ScheduledSequence& scheduled, SequenceResult&& result, int64_t vocab_size) {
+    for (SampledToken& scored : result.prompt_logprobs) answer.prompt.push_back(std::move(scored.logprobs));
+    computed += static_cast<int64_t>(scheduled.tokens.size());
+    if (!scheduled.sample) return;
+    SampledToken& token = result.token;
     if (answer.greedy.empty()) {
-      answer.last.resize(static_cast<size_t>(vocab_size()));
+      answer.last.resize(static_cast<size_t>(vocab_size));
       for (const TokenLogprob& entry : token.logprobs) answer.last[static_cast<size_t>(entry.token)] = entry.logprob;
     }
     answer.greedy.push_back(token.token);
     answer.greedy_logprobs.push_back(std::move(token.logprobs));
     tokens.push_back(token.token);
   }
-  return answer;
+};
+
+}  // namespace
+
+std::vector<ParityModel::Answer> ParityModel::run_together(const std::vector<Work>& works) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logprobs = vocab_size();
+  std::vector<Sequence> sequences;
+  auto next_block = static_cast<int32_t>(*config_.num_kv_blocks_override);
+  for (const Work& work : works) {
+    Sequence sequence{work, work.prompt, {}, {}, 0, {}};
+    const int64_t length = static_cast<int64_t>(work.prompt.size()) + work.steps;
+    for (int64_t position = 0; position < length; position += config_.block_size) {
+      sequence.blocks.push_back(--next_block);
+      if (next_block < 0) throw std::runtime_error("too few blocks");
+    }
+    sequences.push_back(std::move(sequence));
+  }
+  for (Sequence& sequence : sequences) {
+    sequence.tables.assign(loaded_.executor->kv_cache_groups().size(), sequence.blocks);
+  }
+  while (true) {
+    std::vector<Sequence*> running;
+    for (Sequence& sequence : sequences) {
+      if (!sequence.done()) running.push_back(&sequence);
+    }
+    if (running.empty()) break;
+    std::ranges::stable_sort(running, {}, [](const Sequence* sequence) { return sequence->work.adapter; });
+    StepPlan plan;
+    for (const Sequence* sequence : running) {
+      plan.sequences.push_back(sequence->next(params));
+      plan.total_tokens += static_cast<int64_t>(plan.sequences.back().tokens.size());
+    }
+    StepResult result;
+    const Status status = loaded_.executor->execute(plan, result);
+    if (!status.ok()) throw std::runtime_error(status.error().message);
+    for (size_t i = 0; i < running.size(); ++i) {
+      running[i]->take(plan.sequences[i], std::move(result.sequences[i]), vocab_size());
+    }
+  }
+  std::vector<Answer> answers;
+  for (Sequence& sequence : sequences) answers.push_back(std::move(sequence.answer));
+  return answers;
+}
+
+void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answer& expected) {
+  const auto same = [](const std::vector<std::vector<TokenLogprob>>& a,
+                       const std::vector<std::vector<TokenLogprob>>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(a[i].size(), b[i].size());
+      for (size_t k = 0; k < a[i].size(); ++k) {
+        ASSERT_EQ(a[i][k].token, b[i][k].token) << i;
+        ASSERT_EQ(a[i][k].logprob, b[i][k].logprob) << i;
+      }
+    }
+  };
+  ASSERT_EQ(got.last, expected.last);
+  ASSERT_EQ(got.greedy, expected.greedy);
+  same(got.prompt, expected.prompt);
+  same(got.greedy_logprobs, expected.greedy_logprobs);
 }
 
 namespace {
@@ -134,23 +208,30 @@ std::vector<double> log_softmax(const std::vector<double>& logits) {
 
 }  // namespace
 
-void expect_parity(const std::string& folder, EngineConfig config, double tolerance, double margin) {
+void expect_golden(const ParityModel::Answer& answer, const nlohmann::json& prompt, double tolerance, double margin) {
+  const auto greedy = prompt["greedy_token_ids"].get<std::vector<int32_t>>();
+  const auto margins = prompt["greedy_margins"].get<std::vector<double>>();
+  const auto last = log_softmax(prompt["last_logits"].get<std::vector<double>>());
+  ASSERT_EQ(last.size(), answer.last.size());
+  for (size_t i = 0; i < last.size(); ++i) ASSERT_NEAR(answer.last[i], last[i], tolerance) << "token " << i;
+  const auto scores = prompt["prompt_logprobs"].get<std::vector<double>>();
+  ASSERT_EQ(scores.size(), answer.prompt.size());
+  for (size_t i = 0; i < scores.size(); ++i) ASSERT_NEAR(answer.prompt[i][0].logprob, scores[i], tolerance) << i;
+  ASSERT_EQ(answer.greedy.size(), greedy.size());
+  for (size_t i = 0; i < greedy.size() && margins[i] > margin; ++i) ASSERT_EQ(answer.greedy[i], greedy[i]) << i;
+}
+
+nlohmann::json read_golden(const std::string& folder) {
   std::ifstream file(folder + "/golden.json");
-  ASSERT_TRUE(file) << folder;
-  const nlohmann::json golden = nlohmann::json::parse(file);
+  if (!file) throw std::runtime_error("no golden.json in " + folder);
+  return nlohmann::json::parse(file);
+}
+
+void expect_parity(const std::string& folder, EngineConfig config) {
   ParityModel model(folder, std::move(config));
-  for (const auto& prompt : golden["prompts"]) {
-    const auto ids = prompt["token_ids"].get<std::vector<int32_t>>();
-    const auto greedy = prompt["greedy_token_ids"].get<std::vector<int32_t>>();
-    const auto margins = prompt["greedy_margins"].get<std::vector<double>>();
-    const ParityModel::Answer answer = model.run(ids, static_cast<int64_t>(greedy.size()));
-    const auto last = log_softmax(prompt["last_logits"].get<std::vector<double>>());
-    ASSERT_EQ(last.size(), answer.last.size());
-    for (size_t i = 0; i < last.size(); ++i) ASSERT_NEAR(answer.last[i], last[i], tolerance) << "token " << i;
-    const auto scores = prompt["prompt_logprobs"].get<std::vector<double>>();
-    ASSERT_EQ(scores.size(), answer.prompt.size());
-    for (size_t i = 0; i < scores.size(); ++i) ASSERT_NEAR(answer.prompt[i][0].logprob, scores[i], tolerance) << i;
-    for (size_t i = 0; i < greedy.size() && margins[i] > margin; ++i) ASSERT_EQ(answer.greedy[i], greedy[i]) << i;
+  for (const auto& prompt : read_golden(folder)["prompts"]) {
+    const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
+    expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps), prompt);
   }
 }
 

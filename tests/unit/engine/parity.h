@@ -13,11 +13,22 @@ namespace quire::testing {
 /// tests/golden/models.
 std::string golden_models();
 
-/// A loaded model whose steps the test plans by itself: sequence after sequence, blocks in order.
+/// A loaded model whose steps the test plans by itself.
 class ParityModel {
  public:
   explicit ParityModel(const std::string& path, EngineConfig config = {});
 
+  /// Loads a PEFT folder and gives its id.
+  uint64_t load_adapter(const std::string& folder);
+  Executor& executor() { return *loaded_.executor; }
+
+  /// What to compute: a prompt in chunks of `chunk` tokens, then `steps` greedy tokens.
+  struct Work {
+    std::vector<int32_t> prompt;
+    int64_t steps = 1;
+    int64_t chunk = 1 << 20;
+    uint64_t adapter = 0;
+  };
   struct Answer {
     std::vector<std::vector<TokenLogprob>> prompt;  ///< per prompt token from the second on: chosen first
     std::vector<float> last;                        ///< log-probability of every token after the prompt
@@ -25,21 +36,32 @@ class ParityModel {
     std::vector<std::vector<TokenLogprob>> greedy_logprobs;
   };
 
-  /// The prompt in chunks of `chunk` tokens, then `steps` greedy tokens.
-  Answer run(const std::vector<int32_t>& prompt, int64_t steps, int64_t chunk = 1 << 20);
+  Answer run(const std::vector<int32_t>& prompt, int64_t steps, int64_t chunk = 1 << 20, uint64_t adapter = 0);
+  /// All in one batch, ordered by adapter.
+  std::vector<Answer> run_together(const std::vector<Work>& works);
 
   int64_t vocab_size() const { return loaded_.limits.vocab_size; }
 
  private:
   EngineConfig config_;
   LoadedExecutor loaded_;
+  uint64_t last_adapter_ = 0;
 };
+
+/// All log-probabilities of two answers are equal bit for bit, and so are the tokens.
+void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answer& expected);
 
 /// A copy of a Hugging Face folder (removed at exit) whose weights are all rounded to bfloat16.
 std::string rounded_copy(const std::string& folder);
 
-/// Checks every prompt of `folder`/golden.json: log-probabilities to `tolerance`, greedy tokens where the margin is
-/// above `margin`.
-void expect_parity(const std::string& folder, EngineConfig config = {}, double tolerance = 1e-4, double margin = 1e-3);
+/// Checks an answer against one prompt of a golden.json: log-probabilities to `tolerance`, greedy tokens where the
+/// margin is above `margin`.
+void expect_golden(const ParityModel::Answer& answer, const nlohmann::json& prompt, double tolerance = 1e-4,
+                   double margin = 1e-3);
+
+/// Checks every prompt of `folder`/golden.json for the base model.
+void expect_parity(const std::string& folder, EngineConfig config = {});
+
+nlohmann::json read_golden(const std::string& folder);
 
 }  // namespace quire::testing

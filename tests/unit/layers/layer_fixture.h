@@ -54,7 +54,8 @@ class MemorySource : public WeightSource {
 
 /// Everything that layers of one rank are built with.
 struct RankContext {
-  explicit RankContext(ParallelRank place) : layer{op, arena, parameters, *method, DType::kFloat32, place, 64} {
+  explicit RankContext(ParallelRank place)
+      : layer{op, arena, parameters, adaptable, *method, DType::kFloat32, place, 64} {
     op.pool = &pool;
     op.workspace = &workspace;
     batch.context = &op;
@@ -65,6 +66,7 @@ struct RankContext {
   OpContext op;
   HugePageArena arena;
   ParameterTable parameters;
+  AdaptableLayers adaptable;
   std::unique_ptr<LinearMethod> method = make_unquantized_linear_method(DType::kFloat32);
   LayerContext layer;
   ForwardBatch batch;

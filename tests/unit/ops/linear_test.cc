@@ -13,66 +13,11 @@
 #include <vector>
 
 #include "ops/cpu/kernel_table.h"
+#include "ops/packed_fixture.h"
 #include "tensor/convert.h"
 
 namespace quire::ops {
 namespace {
-
-struct Fixture {
-  explicit Fixture(int threads = 2) : pool({.threads = threads, .pin = false}) { context = {{}, &pool, &workspace}; }
-  ThreadPool pool;
-  Workspace workspace;
-  HugePageArena arena;
-  OpContext context;
-};
-
-std::vector<cpu::Isa> offered_isas() {
-  std::vector<cpu::Isa> isas;
-  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
-    if (cpu::kernels_for(isa) != nullptr) isas.push_back(isa);
-  }
-  return isas;
-}
-
-std::vector<float> random_values(int64_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
-/// A host matrix in a storage type, and its values as they are after rounding.
-struct Weights {
-  Weights(int64_t rows, int64_t cols, DType dtype, uint32_t seed) : tensor(Tensor::empty(rows, cols, dtype)) {
-    values = random_values(rows * cols, seed);
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (dtype == DType::kFloat32) {
-        tensor.data<float>()[i] = values[i];
-      } else if (dtype == DType::kBFloat16) {
-        tensor.data<uint16_t>()[i] = float_to_bfloat16(values[i]);
-        values[i] = bfloat16_to_float(tensor.data<uint16_t>()[i]);
-      } else {
-        tensor.data<uint16_t>()[i] = float_to_float16(values[i]);
-        values[i] = float16_to_float(tensor.data<uint16_t>()[i]);
-      }
-    }
-  }
-  MatrixView view(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
-    const size_t offset = static_cast<size_t>(row * tensor.cols() + col) * dtype_size(tensor.dtype());
-    return {static_cast<const std::byte*>(tensor.raw()) + offset, tensor.dtype(), rows, cols, tensor.cols()};
-  }
-  MatrixView view() const { return view(0, tensor.rows(), 0, tensor.cols()); }
-  Tensor tensor;
-  std::vector<float> values;
-};
-
-PackedMatrix packed(Fixture& fixture, const Weights& weights, DType dtype) {
-  PackedMatrix matrix = make_packed_matrix(fixture.arena, weights.tensor.rows(), weights.tensor.cols(), dtype);
-  std::memset(matrix.panels.raw(), 0xff, PackedMatrix::bytes(matrix.out_features, matrix.in_features, dtype));
-  pack_rows(fixture.context, weights.view(), 0, 0, matrix);
-  return matrix;
-}
 
 Tensor tensor_of(const std::vector<float>& values, int64_t rows, int64_t cols, int64_t stride) {
   Tensor memory = Tensor::empty(rows, stride, DType::kFloat32);
@@ -95,14 +40,12 @@ TEST_P(LinearTest, MatchesFloat64ForAllShapesStridesAndTypes) {
         const Weights weights(out_features, in_features, dtype, ++seed);
         const PackedMatrix matrix = packed(fixture, weights, dtype);
         for (const int64_t rows : {1, 2, 3, 5, 6, 7, 13, 31}) {
-          const bool accumulate = (rows + out_features) % 2 == 0;
           const std::vector<float> x = random_values(rows * in_features, ++seed);
-          const std::vector<float> before = random_values(rows * out_features, ++seed);
           const std::vector<float> bias = random_values(out_features, ++seed);
-          Tensor out = tensor_of(before, rows, out_features, out_features + 5);
+          Tensor out = tensor_of(std::vector<float>(static_cast<size_t>(rows * out_features)), rows, out_features,
+                                 out_features + 5);
           linear(fixture.context, tensor_of(x, rows, in_features, in_features + 3), matrix,
-                 rows % 3 == 0 ? Tensor() : tensor_of(bias, 1, out_features, out_features), out,
-                 accumulate ? LinearOutput::kAccumulate : LinearOutput::kStore);
+                 rows % 3 == 0 ? Tensor() : tensor_of(bias, 1, out_features, out_features), out);
           for (int64_t r = 0; r < rows; ++r) {
             for (int64_t n = 0; n < out_features; ++n) {
               double sum = 0;
@@ -114,7 +57,6 @@ TEST_P(LinearTest, MatchesFloat64ForAllShapesStridesAndTypes) {
                 magnitude += std::abs(product);
               }
               if (rows % 3 != 0) sum += bias[static_cast<size_t>(n)];
-              if (accumulate) sum += before[static_cast<size_t>(r * out_features + n)];
               // n additions and multiplications, each off by at most half a last place: the usual bound, far from
               // reached.
               const double bound = (magnitude + 8) * static_cast<double>(in_features + 2) * std::ldexp(1.0, -24);
@@ -242,11 +184,6 @@ TEST_P(LinearTest, RefusesWrongShapes) {
       CheckFailure);
   EXPECT_THROW(pack_rows(fixture.context, weights.view(), 1, 0, matrix), CheckFailure);
   EXPECT_THROW(pack_rows(fixture.context, weights.view(), 0, 1, matrix), CheckFailure);
-}
-
-std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
-  if (info.param == cpu::Isa::kGeneric) return "generic";
-  return info.param == cpu::Isa::kAvx2 ? "avx2" : "avx512";
 }
 
 INSTANTIATE_TEST_SUITE_P(EachIsa, LinearTest, testing::ValuesIn(offered_isas()), isa_name);

@@ -89,26 +89,43 @@ QUIRE_INLINE int64_t weight_offset(int i, int64_t k, int64_t panel_stride) {
   return (i / kPanelVecs) * panel_stride + k * kPanelChannels + (i % kPanelVecs) * kLanes;
 }
 
-/// Adds the bias to one row's finished sums of one panel and writes them; the last panel may have fewer channels.
+/// What becomes of kLanes finished sums: `out`, `gain` and `bias` are those of their channels.
+QUIRE_INLINE Vec finished(const LinearCall& call, Vec sum, const float* out, const float* gain, const float* bias) {
+  if (call.accumulate) {
+    sum = fma(set1(call.scale), sum, load(out));
+    if (gain != nullptr) sum = mul(load(gain), sum);
+  }
+  return bias != nullptr ? add(sum, load(bias)) : sum;
+}
+
+/// Writes one row's finished sums of one panel; the last panel may have fewer channels.
 __attribute__((noinline)) static void finish_row(const LinearCall& call, int64_t row, int64_t panel,
                                                  const float* sums) {
   const int64_t first = panel * kPanelChannels;
-  float* const out = call.out + row * call.out_stride + first;
-  const float* const bias = call.bias == nullptr ? nullptr : call.bias + first;
-  if (first + kPanelChannels <= call.out_features) {
+  float* out = call.out + row * call.out_stride + first;
+  const float* gain = call.gain == nullptr ? nullptr : call.gain + first;
+  const float* bias = call.bias == nullptr ? nullptr : call.bias + first;
+  const int64_t channels = call.out_features - first;
+  if (channels >= kPanelChannels) {
     for (int i = 0; i < kPanelChannels; i += kLanes) {
-      Vec sum = load(sums + i);
-      if (bias != nullptr) sum = add(sum, load(bias + i));
-      if (call.accumulate) sum = add(load(out + i), sum);
-      store(out + i, sum);
+      store(out + i, finished(call, load(sums + i), out + i, gain == nullptr ? nullptr : gain + i,
+                              bias == nullptr ? nullptr : bias + i));
     }
     return;
   }
-  for (int64_t i = 0; i < call.out_features - first; ++i) {
-    float sum = sums[i];
-    if (bias != nullptr) sum = sum + bias[i];
-    out[i] = call.accumulate ? out[i] + sum : sum;
+  // The same on copies with room for whole vectors.
+  const size_t size = static_cast<size_t>(channels) * sizeof(float);
+  float outs[kPanelChannels] = {};
+  float gains[kPanelChannels] = {};
+  float biases[kPanelChannels] = {};
+  if (call.accumulate) memcpy(outs, out, size);
+  if (gain != nullptr) gain = static_cast<const float*>(memcpy(gains, gain, size));
+  if (bias != nullptr) bias = static_cast<const float*>(memcpy(biases, bias, size));
+  for (int i = 0; i < kPanelChannels; i += kLanes) {
+    store(outs + i, finished(call, load(sums + i), outs + i, gain == nullptr ? nullptr : gain + i,
+                             bias == nullptr ? nullptr : bias + i));
   }
+  memcpy(out, outs, size);
 }
 
 /// All rows with kPanels panels that lie one after the other.

@@ -15,7 +15,8 @@ constexpr int64_t kPanelChannels = 16;
 /// Input features that the tiled kernel takes at a time; accumulators wait in memory between blocks, which is exact.
 constexpr int64_t kBlockFeatures = 192;
 
-/// out[r, n] (+)= sum over k of x[r, k] * W[n, k], plus bias[n].
+/// out[r, n] = sum over k of x[r, k] * W[n, k], plus bias[n]; to accumulate,
+/// out[r, n] = gain[n] * (out[r, n] + scale * sum) + bias[n].
 struct LinearCall {
   const float* x;
   int64_t x_stride;
@@ -28,6 +29,8 @@ struct LinearCall {
   float* out;
   int64_t out_stride;
   bool accumulate;
+  float scale;        ///< these two only to accumulate
+  const float* gain;  ///< nullptr for 1
 };
 
 /// What one call of multiply_tiles covers. Rows are cut into `tile_count` tiles whose sizes differ by at most one row

@@ -1,0 +1,55 @@
+// The layers of a model that an adapter can change, by name: layers enter themselves when they are built, the adapters'
+// side finds them there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distributed/partition.h"
+#include "layers/lora_hook.h"
+#include "layers/output_piece.h"
+#include "layers/parameter_table.h"
+#include "quantization/linear_method.h"
+
+namespace quire {
+
+/// What an adapter needs to know of a layer with a weight [output, input]. A layer lives as long as its model.
+struct AdaptableLayer {
+  enum class Kind : uint8_t {
+    kLinear,     ///< rows of activations times the weight
+    kEmbedding,  ///< rows of the weight, by token id
+  };
+  Kind kind = Kind::kLinear;
+  std::string prefix;               ///< "model.layers.0.self_attn.qkv_proj"
+  std::vector<OutputPiece> pieces;  ///< of an embedding the vocabulary
+  int64_t in_features = 0;          ///< of the checkpoint; of an embedding the hidden size
+  Range input;                      ///< of which this rank holds these
+  const LinearWeight* weight = nullptr;
+  const Tensor* bias = nullptr;  ///< this rank's, [1, local features]; nullptr or undefined where there is none
+  bool add_bias_here = true;     ///< false on ranks whose sum another rank's bias is added to
+  LoraHook** hook = nullptr;     ///< what the layer calls; nullptr until set
+};
+
+class AdaptableLayers {
+ public:
+  void add(AdaptableLayer layer) { layers_.push_back(std::move(layer)); }
+  /// In the order in which they were built: that of the forward pass.
+  std::span<const AdaptableLayer> layers() const { return layers_; }
+
+  /// A module of the checkpoint as a layer, or as one of its pieces.
+  struct Target {
+    size_t layer = 0;
+    std::string_view piece;  ///< "" for the whole layer
+  };
+  /// The layer that holds the module of that name, whole or (by a stacked name) in part; nothing where there is none.
+  std::optional<Target> find(std::string_view module, std::span<const StackedName> stacked) const;
+
+ private:
+  std::vector<AdaptableLayer> layers_;
+};
+
+}  // namespace quire

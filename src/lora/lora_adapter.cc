@@ -1,0 +1,84 @@
+#include "lora/lora_adapter.h"
+
+#include <algorithm>
+#include <map>
+
+#include "lora/lora_fit.h"
+#include "lora/lora_layer_builder.h"
+
+namespace quire {
+namespace {
+
+/// Below this an adapter's memory is taken in small pages, so that it is not rounded up to much more.
+constexpr size_t kHugePagesFrom = size_t{8} << 20;
+
+size_t stored_bytes(std::span<const LoraFit> fits) {
+  size_t bytes = 0;
+  for (const LoraFit& fit : fits) {
+    const AdapterModule& module = *fit.module;
+    for (const WeightInfo* tensor : {module.a, module.b, module.weight, module.token_rows}) {
+      if (tensor != nullptr) bytes += tensor->stored_bytes;
+    }
+  }
+  return bytes;
+}
+
+/// The head that is tied to the embedding `layer`, or `layers.size()`.
+size_t tied_head(std::span<const AdaptableLayer> layers, size_t layer) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (i != layer && layers[i].weight == layers[layer].weight) return i;
+  }
+  return layers.size();
+}
+
+/// What a tied head takes over from a changed embedding.
+LoraLayer head_of(const LoraLayer& embedding) {
+  LoraLayer head;
+  for (const LoraSlice& slice : embedding.slices) {
+    if (!slice.weight) continue;
+    LoraSlice whole;
+    whole.columns = slice.weight->out_features;
+    whole.weight = slice.weight;
+    head.slices.push_back(std::move(whole));
+  }
+  head.tokens = embedding.tokens;
+  return head;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string& name,
+                                                               std::span<const AdapterModule> modules,
+                                                               const WeightSource& tensors, const LoraTarget& target) {
+  const std::span<const AdaptableLayer> layers = target.layers.layers();
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<LoraFit> fits, fit_modules(name, modules, target.layers, target.stacked));
+  std::map<size_t, std::vector<LoraFit>> by_layer;
+  for (const LoraFit& fit : fits) by_layer[fit.layer].push_back(fit);
+
+  ThreadPool pool({1, false});
+  Workspace workspace;
+  OpContext context{{}, &pool, &workspace};
+  std::shared_ptr<LoraAdapter> adapter(new LoraAdapter(stored_bytes(fits) >= kHugePagesFrom));
+  adapter->layers_.resize(layers.size());
+  LoraLayerBuilder builder(context, name, tensors, target.storage, adapter->arena_);
+  for (const auto& [layer, own] : by_layer) {
+    QUIRE_ASSIGN_OR_RETURN(LoraLayer built, builder.build(layers[layer], own));
+    if (own.front().module->changes_tied_head) {
+      const size_t head = tied_head(layers, layer);
+      if (head < layers.size() && !by_layer.contains(head)) {
+        adapter->layers_[head] = std::make_unique<LoraLayer>(head_of(built));
+      }
+    }
+    if (!built.slices.empty() || built.tokens) {
+      adapter->layers_[layer] = std::make_unique<LoraLayer>(std::move(built));
+    }
+  }
+  for (const LoraFit& fit : fits) {
+    adapter->summary_.max_rank = std::max(adapter->summary_.max_rank, fit.module->rank);
+    adapter->summary_.modules += changes_something(*fit.module) ? 1 : 0;
+  }
+  adapter->summary_.bytes = static_cast<int64_t>(adapter->arena_.allocated_bytes());
+  return std::shared_ptr<const LoraAdapter>(std::move(adapter));
+}
+
+}  // namespace quire

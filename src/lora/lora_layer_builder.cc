@@ -1,0 +1,253 @@
+#include "lora/lora_layer_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "layers/weight_loading.h"
+#include "lora/lora_norms.h"
+#include "ops/copy.h"
+#include "tensor/convert.h"
+
+namespace quire {
+namespace {
+
+int64_t count_of(std::span<const RowRun> runs) {
+  int64_t count = 0;
+  for (const RowRun& run : runs) count += run.count;
+  return count;
+}
+
+/// The values of `runs`, one after the other.
+std::vector<double> pick(const std::vector<float>& values, std::span<const RowRun> runs) {
+  std::vector<double> picked;
+  for (const RowRun& run : runs) {
+    picked.insert(picked.end(), values.begin() + run.source, values.begin() + run.source + run.count);
+  }
+  return picked;
+}
+
+bool whole_input(const AdaptableLayer& layer) { return layer.input == Range{0, layer.in_features}; }
+
+}  // namespace
+
+Status LoraLayerBuilder::pack(const WeightInfo& tensor, std::span<const RowRun> runs, int64_t first_row, Range input,
+                              ops::PackedMatrix& matrix) {
+  std::vector<float> scratch;
+  for (const RowRun& run : runs) {
+    QUIRE_ASSIGN_OR_RETURN(MatrixView view, tensors_.read_rows(tensor, run.source, run.count, scratch));
+    view.data = static_cast<const char*>(view.data) + static_cast<size_t>(input.begin) * dtype_size(view.dtype);
+    view.cols = input.size();
+    ops::pack_rows(context_, view, run.local - first_row, 0, matrix);
+  }
+  return {};
+}
+
+Result<std::vector<float>> LoraLayerBuilder::values_of(const WeightInfo& tensor) const {
+  return load_vector(tensors_, tensor, DType::kFloat32);
+}
+
+Tensor LoraLayerBuilder::vector_of(std::span<const double> values) {
+  const auto count = static_cast<int64_t>(values.size());
+  const std::vector<float> rounded(values.begin(), values.end());
+  Tensor tensor =
+      Tensor::view(arena_.allocate(values.size() * sizeof(float)), 1, count, DType::kFloat32, context_.device);
+  ops::copy_from_host(context_, std::span<const float>(rounded), tensor);
+  return tensor;
+}
+
+Result<LoraLayer> LoraLayerBuilder::build(const AdaptableLayer& layer, std::span<const LoraFit> fits) {
+  LoraLayer result;
+  for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(check_copy(layer, fit));
+  if (layer.kind == AdaptableLayer::Kind::kEmbedding) {
+    QUIRE_RETURN_IF_ERROR(add_embedding(layer, *fits.front().module, result));
+  } else {
+    QUIRE_RETURN_IF_ERROR(add_linear(layer, fits, result));
+  }
+  for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(add_tokens(*fit.module, result));
+  return result;
+}
+
+Status LoraLayerBuilder::add_linear(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
+  int64_t ranks = 0;
+  for (const LoraFit& fit : fits) {
+    if (fit.module->a != nullptr && !runs_of(layer.pieces, fit.piece).empty()) ranks += fit.module->rank;
+  }
+  if (ranks > 0) {
+    result.a = ops::make_packed_matrix(arena_, ranks, layer.input.size(), storage_);
+    ops::zero_padding(context_, *result.a);
+  }
+  int64_t next_rank = 0;
+  for (const LoraFit& fit : fits) {
+    const AdapterModule& module = *fit.module;
+    const std::vector<RowRun> runs = runs_of(layer.pieces, fit.piece);
+    if (runs.empty() || (module.a == nullptr && module.bias == nullptr && module.weight == nullptr)) continue;
+    LoraSlice slice;
+    slice.column = runs.front().local;
+    slice.columns = count_of(runs);
+    slice.scale = module.scale;
+    slice.first_rank = next_rank;
+    slice.rank = module.a == nullptr ? 0 : module.rank;
+    next_rank += slice.rank;
+    QUIRE_RETURN_IF_ERROR(pack_slice(layer, module, runs, result, slice));
+    QUIRE_RETURN_IF_ERROR(finish_slice(layer, module, runs, result, slice));
+    result.slices.push_back(std::move(slice));
+  }
+  std::ranges::sort(result.slices, {}, &LoraSlice::column);
+  return {};
+}
+
+Status LoraLayerBuilder::pack_slice(const AdaptableLayer& layer, const AdapterModule& module,
+                                    std::span<const RowRun> runs, LoraLayer& result, LoraSlice& slice) {
+  if (module.weight != nullptr) {
+    slice.weight = ops::make_packed_matrix(arena_, slice.columns, layer.input.size(), storage_);
+    ops::zero_padding(context_, *slice.weight);
+    return pack(*module.weight, runs, slice.column, layer.input, *slice.weight);
+  }
+  if (module.a == nullptr) return {};
+  const RowRun a_rows{0, slice.first_rank, slice.rank};
+  QUIRE_RETURN_IF_ERROR(pack(*module.a, {&a_rows, 1}, 0, layer.input, *result.a));
+  slice.b = ops::make_packed_matrix(arena_, slice.columns, slice.rank, storage_);
+  ops::zero_padding(context_, *slice.b);
+  return pack(*module.b, runs, slice.column, {0, slice.rank}, *slice.b);
+}
+
+// With y = W x + bias, what the adapter wants is gain * (W x + scale * (B A x + lora_bias)) + its bias. So what is
+// added to gain * (y + scale * B A x) is its bias + gain * (scale * lora_bias - bias).
+Status LoraLayerBuilder::finish_slice(const AdaptableLayer& layer, const AdapterModule& module,
+                                      std::span<const RowRun> runs, const LoraLayer& result, LoraSlice& slice) {
+  const auto columns = static_cast<size_t>(slice.columns);
+  std::vector<double> gain(columns, 1.0);
+  if (module.magnitude != nullptr) {
+    if (!whole_input(layer)) {
+      return unsupported(fmt::format("{}: DoRA of {} needs the norms of whole rows, of which this rank holds a part",
+                                     name_, module.path));
+    }
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes, values_of(*module.magnitude));
+    gain = pick(magnitudes, runs);
+    const std::vector<double> norms =
+        row_norms(context_, *layer.weight, slice.column, {*result.a, slice.first_rank, *slice.b, slice.scale});
+    for (size_t i = 0; i < columns; ++i) gain[i] /= norms[i];
+    slice.gain = vector_of(gain);
+  }
+  if (!layer.add_bias_here) return {};
+  std::vector<float> base(columns);
+  const bool has_base = layer.bias != nullptr && layer.bias->defined();
+  if (has_base) ops::copy_to_host(context_, layer.bias->slice_cols(slice.column, slice.columns), base);
+  std::vector<double> bias(base.begin(), base.end());
+  if (module.bias != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> own, load_vector(tensors_, *module.bias, storage_));
+    bias = pick(own, runs);
+  }
+  if (module.weight != nullptr) {
+    if (has_base || module.bias != nullptr) slice.offset = vector_of(bias);
+    return {};
+  }
+  std::vector<double> offset(columns);
+  for (size_t i = 0; i < columns; ++i) offset[i] = bias[i] - gain[i] * static_cast<double>(base[i]);
+  if (module.lora_bias != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> own, load_vector(tensors_, *module.lora_bias, storage_));
+    const std::vector<double> picked = pick(own, runs);
+    for (size_t i = 0; i < columns; ++i) offset[i] += gain[i] * static_cast<double>(slice.scale) * picked[i];
+  }
+  if (std::ranges::any_of(offset, [](double value) { return value != 0.0; })) slice.offset = vector_of(offset);
+  return {};
+}
+
+Status LoraLayerBuilder::add_embedding(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result) {
+  if (module.a == nullptr && module.weight == nullptr) return {};
+  const std::vector<RowRun> runs = runs_of(layer.pieces, "");
+  const int64_t vocabulary = count_of(runs);
+  LoraSlice slice;
+  slice.columns = layer.in_features;
+  slice.scale = module.scale;
+  if (module.weight != nullptr) {
+    slice.weight = ops::make_packed_matrix(arena_, vocabulary, layer.in_features, storage_);
+    ops::zero_padding(context_, *slice.weight);
+    QUIRE_RETURN_IF_ERROR(pack(*module.weight, runs, 0, layer.input, *slice.weight));
+    result.slices.push_back(std::move(slice));
+    return {};
+  }
+  slice.rank = module.rank;
+  const auto stride = static_cast<size_t>(slice.rank);
+  std::vector<float> lookup(static_cast<size_t>(vocabulary) * stride);
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> a, values_of(*module.a));
+  const auto tokens = static_cast<size_t>(module.a->cols());
+  for (size_t j = 0; j < stride; ++j) {
+    const float* const values = a.data() + j * tokens + runs.front().source;
+    for (size_t token = 0; token < static_cast<size_t>(vocabulary); ++token) lookup[token * stride + j] = values[token];
+  }
+  result.a = ops::make_packed_matrix(arena_, vocabulary, slice.rank, storage_);
+  ops::pack_rows(context_, {lookup.data(), DType::kFloat32, vocabulary, slice.rank, slice.rank}, 0, 0, *result.a);
+  slice.b = ops::make_packed_matrix(arena_, slice.columns, slice.rank, storage_);
+  const RowRun rows{0, 0, slice.columns};
+  QUIRE_RETURN_IF_ERROR(pack(*module.b, {&rows, 1}, 0, {0, slice.rank}, *slice.b));
+  if (module.magnitude != nullptr) {
+    if (vocabulary != module.a->cols()) {
+      return unsupported(fmt::format("{}: DoRA of {} needs the norms of whole columns, of which this rank holds a part",
+                                     name_, module.path));
+    }
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes, values_of(*module.magnitude));
+    std::vector<double> gain(magnitudes.begin(), magnitudes.end());
+    const std::vector<double> norms = column_norms(context_, *layer.weight, {*result.a, 0, *slice.b, slice.scale});
+    for (size_t i = 0; i < gain.size(); ++i) gain[i] /= norms[i];
+    slice.gain = vector_of(gain);
+  }
+  result.slices.push_back(std::move(slice));
+  return {};
+}
+
+Status LoraLayerBuilder::add_tokens(const AdapterModule& module, LoraLayer& result) {
+  if (module.token_rows == nullptr || module.token_ids.empty()) return {};
+  const auto count = static_cast<int64_t>(module.token_ids.size());
+  const int64_t hidden = module.token_rows->cols();
+  std::vector<int64_t> order(module.token_ids.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](int64_t i) { return module.token_ids[static_cast<size_t>(i)]; });
+  LoraTokens tokens{
+      Tensor::view(arena_.allocate(order.size() * sizeof(int32_t)), 1, count, DType::kInt32, context_.device),
+      ops::make_packed_matrix(arena_, count, hidden, storage_)};
+  ops::zero_padding(context_, tokens.rows);
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < order.size(); ++i) {
+    ids.push_back(static_cast<int32_t>(module.token_ids[static_cast<size_t>(order[i])]));
+    const RowRun run{order[i], static_cast<int64_t>(i), 1};
+    QUIRE_RETURN_IF_ERROR(pack(*module.token_rows, {&run, 1}, 0, {0, hidden}, tokens.rows));
+  }
+  ops::copy_from_host(context_, std::span<const int32_t>(ids), tokens.ids);
+  result.tokens = std::move(tokens);
+  return {};
+}
+
+Status LoraLayerBuilder::check_copy(const AdaptableLayer& layer, const LoraFit& fit) {
+  const AdapterModule& module = *fit.module;
+  if (module.base_copy == nullptr || !whole_input(layer)) return {};
+  // Some rows of all parts of the weight; a copy rounded to another type differs by less than a hundredth.
+  constexpr int64_t kRowsCompared = 256;
+  constexpr double kMostDifference = 0.01;
+  double difference = 0;
+  double size = 0;
+  std::vector<float> scratch;
+  std::vector<float> copy(static_cast<size_t>(layer.in_features));
+  for (const RowRun& run : runs_of(layer.pieces, fit.piece)) {
+    const int64_t step = std::max<int64_t>(run.count / kRowsCompared, 1);
+    for (int64_t i = 0; i < run.count; i += step) {
+      QUIRE_ASSIGN_OR_RETURN(const MatrixView view, tensors_.read_rows(*module.base_copy, run.source + i, 1, scratch));
+      row_to_float(view, 0, copy.data());
+      const std::vector<float> base = weight_rows(context_, *layer.weight, run.local + i, 1);
+      for (size_t k = 0; k < copy.size(); ++k) {
+        difference += std::pow(static_cast<double>(copy[k]) - static_cast<double>(base[k]), 2);
+        size += std::pow(static_cast<double>(base[k]), 2);
+      }
+    }
+  }
+  if (difference <= kMostDifference * kMostDifference * size) return {};
+  return invalid_argument(fmt::format(
+      "{}: tensor {} is a copy of a base weight, but the model's own differs by {:.1f}%: the adapter was trained on "
+      "another base model; remove the tensor to use the model's weight",
+      name_, module.base_copy->name, 100 * std::sqrt(difference / std::max(size, 1e-30))));
+}
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+// What a layer calls to have the adapters of a batch change its output.
+#pragma once
+
+#include <vector>
+
+#include "layers/adaptable_layers.h"
+#include "layers/lora_hook.h"
+#include "lora/lora_layer.h"
+#include "ops/grouped_linear.h"
+
+namespace quire {
+
+/// Lists of products that all layers fill in turn, kept so that a step allocates nothing.
+struct LoraScratch {
+  std::vector<ops::LinearPart> shrink;
+  std::vector<ops::LinearPart> expand;
+};
+
+/// Changes the output of one layer. Two grouped products do all segments: the shrink x Aᵀ into rows of the adapter's
+/// own rank, and the expand, which adds their product with Bᵀ and finishes what it adds to.
+class LoraLayerHook final : public LoraHook {
+ public:
+  /// `layer` is the layer's index in AdaptableLayers. `scratch` may be shared by layers that never run at the same
+  /// time.
+  LoraLayerHook(AdaptableLayer::Kind kind, size_t layer, LoraScratch& scratch)
+      : kind_(kind), layer_(layer), scratch_(scratch) {}
+
+  void apply(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row, const Tensor& x,
+             Tensor& out) override;
+
+ private:
+  /// One segment's part; x and out hold its rows alone.
+  void add_linear(OpContext& context, const LoraLayer& layer, const Tensor& x, const Tensor& out);
+  void add_embedding(OpContext& context, const LoraLayer& layer, const Tensor& ids, Tensor& out);
+  void add_slice(const LoraSlice& slice, const Tensor& shrunk, const Tensor& out);
+
+  AdaptableLayer::Kind kind_;
+  size_t layer_;
+  LoraScratch& scratch_;
+};
+
+}  // namespace quire

@@ -1,0 +1,155 @@
+// Adapters against what PEFT computed with them; and each request with its adapter bit for bit the same alone, among
+// others, in chunks and from the cache.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "engine/parity.h"
+
+namespace quire::testing {
+namespace {
+
+EngineConfig storing(DType dtype, int64_t blocks = 64) {
+  EngineConfig config;
+  config.dtype = dtype;
+  config.num_kv_blocks_override = blocks;
+  config.threads = 2;
+  return config;
+}
+
+std::string model_folder(const std::string& model) { return golden_models() + "/" + model; }
+
+std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
+  std::vector<int32_t> prompt{1};
+  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
+  return prompt;
+}
+
+/// Folders with an adapter that lie in a model's folder.
+std::vector<std::string> adapters_of(const std::string& model) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(model_folder(model))) {
+    if (std::filesystem::exists(entry.path() / "adapter_config.json")) names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+void expect_adapter_parity(const std::string& model_name, const std::string& adapter) {
+  const nlohmann::json golden = read_golden(model_folder(model_name))["adapters"][adapter];
+  ASSERT_FALSE(golden["prompts"].empty());
+  ParityModel model(model_folder(model_name), storing(DType::kFloat32));
+  const uint64_t id = model.load_adapter(model_folder(model_name) + "/" + adapter);
+  for (const auto& prompt : golden["prompts"]) {
+    const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
+    expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps, 1 << 20, id), prompt);
+  }
+}
+
+TEST(LoraParity, PlainOnAllLinears) {
+  expect_adapter_parity("llama", "all-r8");
+  expect_adapter_parity("qwen2", "all-r8");
+  expect_adapter_parity("qwen3", "attn-r8");
+}
+TEST(LoraParity, LORA_01_RankStabilizedScale) { expect_adapter_parity("llama", "rslora-r16"); }
+TEST(LoraParity, LORA_03_RankAndAlphaPatterns) { expect_adapter_parity("llama", "rank-pattern"); }
+TEST(LoraParity, LORA_04_DoraIsComputedAsDora) { expect_adapter_parity("llama", "dora-r4"); }
+TEST(LoraParity, LORA_06_TrainedHead) { expect_adapter_parity("llama", "trained-head"); }
+TEST(LoraParity, LORA_08_EmbeddingAndHead) { expect_adapter_parity("llama", "embed-and-head"); }
+TEST(LoraParity, LORA_32_PartsOfMergedLayers) {
+  expect_adapter_parity("llama", "qv-r4");
+  expect_adapter_parity("qwen2", "mlp-r2");
+}
+TEST(LoraParity, TrainedBiases) { expect_adapter_parity("llama-tied-bias", "bias-r4"); }
+
+TEST(LoraParity, EveryGoldenAdapterIsCovered) {
+  const std::set<std::string> covered = {"llama/all-r8",       "llama/dora-r4",          "llama/embed-and-head",
+                                         "llama/qv-r4",        "llama/rank-pattern",     "llama/rslora-r16",
+                                         "llama/trained-head", "qwen2/all-r8",           "qwen2/mlp-r2",
+                                         "qwen3/attn-r8",      "llama-tied-bias/bias-r4"};
+  for (const std::string model : {"llama", "llama-tied-bias", "qwen2", "qwen3"}) {
+    for (const std::string& adapter : adapters_of(model)) EXPECT_TRUE(covered.contains(model + "/" + adapter));
+  }
+}
+
+class LoraBatch : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
+ protected:
+  const std::string folder_ = model_folder(std::get<0>(GetParam()));
+  EngineConfig config_ = storing(std::get<1>(GetParam()), 512);
+};
+
+TEST_P(LoraBatch, LORA_28_EachRequestIsTheSameAloneAmongOthersAndInChunks) {
+  ParityModel model(folder_, config_);
+  std::vector<uint64_t> ids = {0};
+  for (const std::string& adapter : adapters_of(std::get<0>(GetParam()))) {
+    ids.push_back(model.load_adapter(folder_ + "/" + adapter));
+  }
+  std::vector<ParityModel::Work> works;
+  for (size_t i = 0; i < 16; ++i) {
+    const auto length = static_cast<int64_t>(1 + (i * 29) % 83);
+    works.push_back({prompt_of(length, static_cast<int32_t>(31 + i)), 4 + static_cast<int64_t>(i % 5), 1 << 20,
+                     ids[i % ids.size()]});
+  }
+  std::vector<ParityModel::Answer> alone;
+  for (const ParityModel::Work& work : works) {
+    alone.push_back(model.run(work.prompt, work.steps, work.chunk, work.adapter));
+  }
+  for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}, int64_t{1}}) {
+    for (ParityModel::Work& work : works) work.chunk = chunk;
+    const std::vector<ParityModel::Answer> together = model.run_together(works);
+    for (size_t i = 0; i < works.size(); ++i) {
+      SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
+      expect_same_answer(together[i], alone[i]);
+    }
+  }
+  // The adapters do something, and the base model is the one that never saw them.
+  ParityModel untouched(folder_, config_);
+  expect_same_answer(alone[0], untouched.run(works[0].prompt, works[0].steps));
+  std::set<float> firsts;
+  for (const uint64_t id : ids) firsts.insert(model.run(prompt_of(20), 1, 1 << 20, id).last[7]);
+  EXPECT_EQ(firsts.size(), ids.size());
+}
+
+std::string batch_name(const ::testing::TestParamInfo<LoraBatch::ParamType>& info) {
+  std::string name = std::string(std::get<0>(info.param)) + "_" + std::string(dtype_name(std::get<1>(info.param)));
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LoraBatch,
+                         ::testing::Combine(::testing::Values("llama", "llama-tied-bias", "qwen2", "qwen3"),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16)),
+                         batch_name);
+
+/// Widening bfloat16 is exact, so with every weight rounded both storage types give the same sums; a rounded cache
+/// moves scores by its relative error of 2^-9 times their size.
+TEST(LoraParity, AgreesInBfloat16WithTheRoundedWeights) {
+  constexpr double kBfloat16CacheBound = 0.08;
+  for (const std::string name : {"llama", "llama-tied-bias", "qwen2", "qwen3"}) {
+    const std::string rounded = rounded_copy(model_folder(name));
+    ParityModel reference(rounded, storing(DType::kFloat32));
+    EngineConfig config = storing(DType::kBFloat16);
+    config.kv_cache_dtype = DType::kFloat32;
+    ParityModel exact_cache(rounded, config);
+    config.kv_cache_dtype = DType::kBFloat16;
+    ParityModel rounded_cache(rounded, config);
+    for (const std::string& adapter : adapters_of(name)) {
+      SCOPED_TRACE(name + "/" + adapter);
+      const std::string folder = rounded_copy(model_folder(name) + "/" + adapter);
+      const auto run = [&](ParityModel& model) {
+        return model.run(prompt_of(120, 53), 1, 1 << 20, model.load_adapter(folder));
+      };
+      const ParityModel::Answer expected = run(reference);
+      expect_same_answer(run(exact_cache), expected);
+      const ParityModel::Answer bounded = run(rounded_cache);
+      for (size_t i = 0; i < expected.last.size(); ++i) {
+        ASSERT_NEAR(bounded.last[i], expected.last[i], kBfloat16CacheBound);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::testing
