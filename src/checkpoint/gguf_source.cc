@@ -1,11 +1,11 @@
 #include "checkpoint/gguf_source.h"
 
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 
 #include "checkpoint/gguf_dequantize.h"
 #include "checkpoint/printable.h"
+#include "checkpoint/weight_index.h"
 
 namespace quire {
 namespace {
@@ -39,10 +39,10 @@ class GgufSource final : public WeightSource {
   GgufSource(GgufFile file, const ModelConfig& config)
       : file_(std::move(file)), description_(file_.description()), head_dim_(config.head_dim) {}
 
-  Status index(bool permutes) {
+  Status build_index(bool permutes) {
     for (const GgufTensor& tensor : file_.tensors()) {
       if (tensor.name == "rope_freqs.weight") continue;
-      WeightInfo info{gguf_to_hugging_face_name(tensor.name), tensor.shape, tensor.type->name, tensor.bytes};
+      const WeightInfo info{gguf_to_hugging_face_name(tensor.name), tensor.shape, tensor.type->name, tensor.bytes};
       const bool permuted = permutes && (info.name.find(".q_proj.") != std::string::npos ||
                                          info.name.find(".k_proj.") != std::string::npos);
       const int64_t out_features = tensor.shape.empty() ? 1 : tensor.shape[0];
@@ -51,25 +51,20 @@ class GgufSource final : public WeightSource {
                                 std::to_string(out_features) + " rows, not whole heads of " +
                                 std::to_string(head_dim_));
       }
-      if (!by_name_.emplace(info.name, weights_.size()).second) {
+      if (index_.add(info, {&tensor, permuted}) != nullptr) {
         return invalid_argument(description_ + ": two tensors are named " + quote_name(info.name));
       }
-      weights_.push_back(std::move(info));
-      entries_.push_back({&tensor, permuted});
     }
     return {};
   }
 
-  std::span<const WeightInfo> tensors() const override { return weights_; }
+  std::span<const WeightInfo> tensors() const override { return index_.weights(); }
 
-  const WeightInfo* find(std::string_view name) const override {
-    const auto found = by_name_.find(std::string(name));
-    return found == by_name_.end() ? nullptr : &weights_[found->second];
-  }
+  const WeightInfo* find(std::string_view name) const override { return index_.find(name); }
 
   Result<MatrixView> read_rows(const WeightInfo& weight, int64_t begin, int64_t count,
                                std::vector<float>& scratch) const override {
-    const Entry& entry = entry_of(weight);
+    const Entry& entry = index_.place_of(weight);
     const GgmlTypeInfo& type = *entry.tensor->type;
     if (!type.readable) {
       return unsupported(description_ + ": tensor " + quote_name(entry.tensor->name) + " has type " + type.name +
@@ -93,17 +88,11 @@ class GgufSource final : public WeightSource {
     return MatrixView{scratch.data(), DType::kFloat32, count, cols, cols};
   }
 
-  void release(const WeightInfo& weight) const override { file_.release(*entry_of(weight).tensor); }
+  void release(const WeightInfo& weight) const override { file_.release(*index_.place_of(weight).tensor); }
 
   const std::string& description() const override { return description_; }
 
  private:
-  const Entry& entry_of(const WeightInfo& weight) const {
-    const auto found = by_name_.find(weight.name);
-    QUIRE_CHECK(found != by_name_.end());
-    return entries_[found->second];
-  }
-
   const std::byte* row_at(const Entry& entry, int64_t row, int64_t cols) const {
     const GgmlTypeInfo& type = *entry.tensor->type;
     return file_.data(*entry.tensor).data() + row * cols / type.block_size * type.block_bytes;
@@ -132,9 +121,7 @@ class GgufSource final : public WeightSource {
   const GgufFile file_;
   const std::string description_;
   const int64_t head_dim_;
-  std::vector<WeightInfo> weights_;
-  std::vector<Entry> entries_;
-  std::unordered_map<std::string, size_t> by_name_;
+  WeightIndex<Entry> index_;
 };
 
 std::optional<std::string_view> look_up(std::span<const std::pair<std::string_view, std::string_view>> names,
@@ -164,7 +151,7 @@ std::string gguf_to_hugging_face_name(std::string_view name) {
 Result<std::unique_ptr<WeightSource>> make_gguf_source(GgufFile file, const ModelConfig& config) {
   const bool permutes = config.model_type == "llama";
   auto source = std::make_unique<GgufSource>(std::move(file), config);
-  QUIRE_RETURN_IF_ERROR(source->index(permutes));
+  QUIRE_RETURN_IF_ERROR(source->build_index(permutes));
   return std::unique_ptr<WeightSource>(std::move(source));
 }
 

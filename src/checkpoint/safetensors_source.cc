@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <unordered_map>
 
 #include "checkpoint/json_document.h"
 #include "checkpoint/printable.h"
+#include "checkpoint/weight_index.h"
 #include "tensor/convert.h"
 
 namespace quire {
@@ -41,31 +41,26 @@ class SafetensorsSource final : public WeightSource {
   SafetensorsSource(std::vector<SafetensorsFile> files, std::string description)
       : files_(std::move(files)), description_(std::move(description)) {}
 
-  Status index() {
+  Status build_index() {
     for (const SafetensorsFile& file : files_) {
       for (const SafetensorsEntry& entry : file.entries()) {
-        const auto [found, added] = by_name_.emplace(entry.name, weights_.size());
-        if (!added) {
-          return invalid_argument("tensor " + quote_name(entry.name) + " is in both " +
-                                  places_[found->second].file->description() + " and " + file.description());
+        const Place* taken = index_.add({entry.name, entry.shape, entry.dtype, entry.bytes}, {&file, &entry});
+        if (taken != nullptr) {
+          return invalid_argument("tensor " + quote_name(entry.name) + " is in both " + taken->file->description() +
+                                  " and " + file.description());
         }
-        weights_.push_back({entry.name, entry.shape, entry.dtype, entry.bytes});
-        places_.push_back({&file, &entry});
       }
     }
     return {};
   }
 
-  std::span<const WeightInfo> tensors() const override { return weights_; }
+  std::span<const WeightInfo> tensors() const override { return index_.weights(); }
 
-  const WeightInfo* find(std::string_view name) const override {
-    const auto found = by_name_.find(std::string(name));
-    return found == by_name_.end() ? nullptr : &weights_[found->second];
-  }
+  const WeightInfo* find(std::string_view name) const override { return index_.find(name); }
 
   Result<MatrixView> read_rows(const WeightInfo& weight, int64_t begin, int64_t count,
                                std::vector<float>& scratch) const override {
-    const Place& place = place_of(weight);
+    const Place& place = index_.place_of(weight);
     const auto dtype = readable_dtype(place.entry->dtype);
     if (!dtype) {
       return unsupported(place.file->description() + ": tensor " + quote_name(weight.name) + " has dtype " +
@@ -81,7 +76,7 @@ class SafetensorsSource final : public WeightSource {
   }
 
   void release(const WeightInfo& weight) const override {
-    const Place& place = place_of(weight);
+    const Place& place = index_.place_of(weight);
     place.file->release(*place.entry);
   }
 
@@ -93,17 +88,9 @@ class SafetensorsSource final : public WeightSource {
     const SafetensorsEntry* entry;
   };
 
-  const Place& place_of(const WeightInfo& weight) const {
-    const auto found = by_name_.find(weight.name);
-    QUIRE_CHECK(found != by_name_.end());
-    return places_[found->second];
-  }
-
   const std::vector<SafetensorsFile> files_;
   const std::string description_;
-  std::vector<WeightInfo> weights_;
-  std::vector<Place> places_;
-  std::unordered_map<std::string, size_t> by_name_;
+  WeightIndex<Place> index_;
 };
 
 Status check_shard_name(const std::string& name, const std::string& where) {
@@ -155,7 +142,7 @@ Result<std::unique_ptr<WeightSource>> open_sharded(const std::filesystem::path& 
 Result<std::unique_ptr<WeightSource>> make_safetensors_source(std::vector<SafetensorsFile> files,
                                                               std::string description) {
   auto source = std::make_unique<SafetensorsSource>(std::move(files), std::move(description));
-  QUIRE_RETURN_IF_ERROR(source->index());
+  QUIRE_RETURN_IF_ERROR(source->build_index());
   return std::unique_ptr<WeightSource>(std::move(source));
 }
 
