@@ -2,8 +2,6 @@
 #include "server/protocol/chat_request.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 
@@ -50,11 +48,7 @@ Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, const
   read_logprobs(fields, request, rules);
   refuse_unsupported(fields, Endpoint::kChat);
   request.prompt = read_conversation(fields);
-  finish_sampling(fields, request, rules);
-  QUIRE_RETURN_IF_ERROR(fields.status());
-  if (const auto unknown = fields.unknown(); !unknown.empty()) {
-    spdlog::debug("Ignored unknown request fields: {}", fmt::join(unknown, ", "));
-  }
+  QUIRE_RETURN_IF_ERROR(finish_request(fields, request, rules));
   return request;
 }
 

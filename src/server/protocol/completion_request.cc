@@ -2,8 +2,6 @@
 #include "server/protocol/completion_request.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 
@@ -88,11 +86,7 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Reque
   } else {
     fields.fail(invalid_argument(std::string(kPromptForms) + "; it is missing.", "prompt"));
   }
-  finish_sampling(fields, request, rules);
-  QUIRE_RETURN_IF_ERROR(fields.status());
-  if (const auto unknown = fields.unknown(); !unknown.empty()) {
-    spdlog::debug("Ignored unknown request fields: {}", fmt::join(unknown, ", "));
-  }
+  QUIRE_RETURN_IF_ERROR(finish_request(fields, request, rules));
   return request;
 }
 

@@ -2,6 +2,8 @@
 #include "server/protocol/generation_fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 
@@ -114,13 +116,18 @@ GenerationFields read_generation_fields(FieldReader& fields, const RequestRules&
   return request;
 }
 
-void finish_sampling(FieldReader& fields, const GenerationFields& request, const RequestRules& rules) {
+Status finish_request(FieldReader& fields, const GenerationFields& request, const RequestRules& rules) {
   if (const auto status = validate(request.sampling, rules.max_logprobs); !status.ok()) fields.fail(status.error());
   if (request.stream && request.sampling.prompt_logprobs) {
     fields.fail(
         unsupported("prompt_logprobs is not available in a stream: leave out one of prompt_logprobs and stream.",
                     "prompt_logprobs"));
   }
+  QUIRE_RETURN_IF_ERROR(fields.status());
+  if (const auto unknown = fields.unknown(); !unknown.empty()) {
+    spdlog::debug("Ignored unknown request fields: {}", fmt::join(unknown, ", "));
+  }
+  return {};
 }
 
 }  // namespace quire

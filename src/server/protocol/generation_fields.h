@@ -21,7 +21,7 @@ struct RequestRules {
 /// Completions and chat alike.
 struct GenerationFields {
   std::optional<std::string> model;  ///< absent or empty: the first served name
-  SamplingParams sampling;  ///< judged, except for what differs by endpoint (max_tokens, logprobs): see finish_sampling
+  SamplingParams sampling;  ///< judged, except for what differs by endpoint (max_tokens, logprobs): see finish_request
   bool stream = false;
   bool include_usage = false;           ///< stream_options.include_usage
   bool continuous_usage_stats = false;  ///< stream_options.continuous_usage_stats, with include_usage
@@ -35,7 +35,8 @@ struct GenerationFields {
 /// Reads the shared fields. Mistakes are kept in `fields`.
 GenerationFields read_generation_fields(FieldReader& fields, const RequestRules& rules);
 
-/// Judges the parameters once all are read, and what streaming does not go with.
-void finish_sampling(FieldReader& fields, const GenerationFields& request, const RequestRules& rules);
+/// Judges the parameters once all are read, and what streaming does not go with; then gives the request's first mistake,
+/// or logs which of its fields nobody knows.
+Status finish_request(FieldReader& fields, const GenerationFields& request, const RequestRules& rules);
 
 }  // namespace quire

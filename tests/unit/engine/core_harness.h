@@ -38,6 +38,16 @@ struct HarnessOptions {
   }
 };
 
+/// Prompts run whole, and a step has room for the longest request that is allowed.
+inline HarnessOptions without_chunking(int64_t max_model_len, int64_t max_num_seqs) {
+  HarnessOptions options;
+  options.config.enable_chunked_prefill = false;
+  options.max_model_len = max_model_len;
+  options.budget = max_model_len;
+  options.max_num_seqs = max_num_seqs;
+  return options;
+}
+
 struct Received {
   std::vector<int32_t> tokens;
   std::vector<SampledToken> prompt_logprobs;

@@ -162,12 +162,7 @@ TEST(Invariance, SlidingWindowAloneOutlivesItsPool) {
 }
 
 TEST(Invariance, WholePromptsWithoutChunking) {
-  HarnessOptions options;
-  options.config.enable_chunked_prefill = false;
-  options.max_model_len = 256;
-  options.budget = 256;
-  options.max_num_seqs = 32;
-  CoreHarness harness(options);
+  CoreHarness harness(without_chunking(256, 32));
   for (int i = 0; i < 20; ++i) harness.add("r" + std::to_string(i), make_prompt(100 + i * 7, i), 20);
   harness.run();
   for (int i = 0; i < 20; ++i) {

@@ -65,12 +65,7 @@ TEST(Scheduling, CHNK_08_HugeRequestAtTheHeadNeitherBlocksNorStarves) {
 }
 
 TEST(Scheduling, DecodesDoNotPushAWholePromptBackForEver) {
-  HarnessOptions options;
-  options.config.enable_chunked_prefill = false;
-  options.max_model_len = 64;
-  options.budget = 64;
-  options.max_num_seqs = 33;
-  CoreHarness harness(options);
+  CoreHarness harness(without_chunking(64, 33));
   for (int i = 0; i < 32; ++i) harness.add("d" + std::to_string(i), make_prompt(2, i), 60);
   harness.step();
   harness.add("whole", make_prompt(60, 99), 1);
