@@ -60,8 +60,10 @@ std::string isa_used() {
 
 std::string isas_offered() {
   std::string text;
-  for (const auto& [isa, name] :
-       {std::pair{Isa::kGeneric, "generic"}, {Isa::kAvx2, "avx2"}, {Isa::kAvx512, "avx512"}}) {
+  for (const auto& [isa, name] : {std::pair{Isa::kGeneric, "generic"},
+                                  {Isa::kAvx2, "avx2"},
+                                  {Isa::kAvx512, "avx512"},
+                                  {Isa::kAvx512Bf16, "avx512_bf16"}}) {
     if (ops::cpu::kernels_for(isa) == nullptr) continue;
     const ops::cpu::MachineKernels loops = ops::cpu::machine_kernels_for(isa);
     text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", name, loops.bf16_dot.run != nullptr ? " +bf16" : "",

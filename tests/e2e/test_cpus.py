@@ -83,7 +83,7 @@ def test_complete_on_another_cpu():
 def test_unknown_isa_is_one_sentence():
     answer = run_quire("complete", "--model", MODELS / "llama", "-q", "a", environment={"QUIRE_CPU_ISA": "sse9"})
     assert answer.returncode == 1 and answer.stdout == ""
-    assert answer.stderr == "quire: QUIRE_CPU_ISA=sse9 is unknown; use generic, avx2 or avx512, or leave it unset.\n"
+    assert answer.stderr == "quire: QUIRE_CPU_ISA=sse9 is unknown; use generic, avx2, avx512 or avx512_bf16, or leave it unset.\n"
 
 
 @needs_qemu

@@ -23,6 +23,9 @@ QUIRE_DECLARE_KERNELS(generic)
 #if defined(__x86_64__)
 QUIRE_DECLARE_KERNELS(avx2)
 QUIRE_DECLARE_KERNELS(avx512)
+namespace avx512_bf16 {
+extern const LinearKernels linear_kernels;
+}
 #endif
 
 namespace {
@@ -35,6 +38,8 @@ constexpr KernelTable kTables[] = {
 #if defined(__x86_64__)
     {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels},
     {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels},
+    {Isa::kAvx512Bf16, "avx512+bf16dot (x86-64-v4, avx512_bf16)", &avx512::linear_kernels, &avx512::attention_kernels,
+     &avx512::row_kernels, &avx512_bf16::linear_kernels},
 #endif
 };
 
@@ -44,9 +49,13 @@ struct IsaName {
   std::string_view name;
   Isa isa;
 };
-constexpr IsaName kIsaNames[] = {{"generic", Isa::kGeneric}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}};
+constexpr IsaName kIsaNames[] = {
+    {"generic", Isa::kGeneric}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}, {"avx512_bf16", Isa::kAvx512Bf16}};
 
 const KernelTable& best_table() {
+  if (bf16_dot_is_faster()) {
+    if (const KernelTable* const table = kernels_for(Isa::kAvx512Bf16)) return *table;
+  }
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
     if (const KernelTable* const table = kernels_for(isa)) return *table;
   }
@@ -64,7 +73,7 @@ const KernelTable& choose_table() {
                     wanted, best_table().name));
   }
   throw StartupError(
-      fmt::format("QUIRE_CPU_ISA={} is unknown; use generic, avx2 or avx512, or leave it unset", wanted));
+      fmt::format("QUIRE_CPU_ISA={} is unknown; use generic, avx2, avx512 or avx512_bf16, or leave it unset", wanted));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ struct LinearKernels;     // kernels/linear.h
 struct AttentionKernels;  // kernels/attention.h
 struct RowKernels;        // kernels/rows.h: norms, activations, rotary, logits
 
-enum class Isa { kGeneric, kAvx2, kAvx512 };
+enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16 };
 
 struct KernelTable {
   Isa isa;
@@ -18,10 +18,12 @@ struct KernelTable {
   const LinearKernels* linear;
   const AttentionKernels* attention;
   const RowKernels* rows;
+  /// Multiplies bfloat16 weights with rows rounded to bfloat16; nullptr where they are widened instead.
+  const LinearKernels* bf16_pairs = nullptr;
 };
 
-/// The table in use: the best that cpuid offers, or what QUIRE_CPU_ISA (generic, avx2, avx512) names. Throws
-/// StartupError when that name is unknown or the CPU lacks it.
+/// The table in use: the best for this CPU model, or what QUIRE_CPU_ISA (generic, avx2, avx512, avx512_bf16) names.
+/// Throws StartupError when that name is unknown or the CPU lacks it.
 const KernelTable& kernels();
 
 /// The table of one ISA, or nullptr when this CPU cannot run it; for tests.

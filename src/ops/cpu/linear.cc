@@ -26,8 +26,8 @@ std::byte* panel_at(const PackedMatrix& matrix, int64_t panel, int64_t feature) 
   return static_cast<std::byte*>(matrix.panels.raw()) + element * static_cast<int64_t>(dtype_size(matrix.dtype));
 }
 
-void multiply_streaming(OpContext& context, const LinearKernels& kernels, const LinearCall& call,
-                        const PackedMatrix& weight) {
+void stream_panels(OpContext& context, const LinearKernels& kernels, const LinearCall& call,
+                   const PackedMatrix& weight) {
   const int64_t panels = weight.panel_count();
   const int64_t panel_bytes = weight.in_features * kPanelChannels * static_cast<int64_t>(dtype_size(weight.dtype));
   const int64_t workers = context.pool->size();
@@ -37,6 +37,23 @@ void multiply_streaming(OpContext& context, const LinearKernels& kernels, const 
   context.pool->parallel_for(divide_up(panels, size), [&](int64_t task, int) {
     kernels.multiply_streaming(call, task * size, std::min(panels, (task + 1) * size));
   });
+}
+
+/// Few rows.
+void multiply_streaming(OpContext& context, const LinearKernels& kernels, const LinearCall& call,
+                        const PackedMatrix& weight) {
+  if (kernels.prepare_row != nullptr) {
+    const Workspace::Scope scope(*context.workspace);
+    const Tensor prepared = context.workspace->tensor(call.rows, call.in_features);
+    for (int64_t r = 0; r < call.rows; ++r) {
+      kernels.prepare_row(call.x + r * call.x_stride, 2 * call.in_features, prepared.row<float>(r));
+    }
+    LinearCall prepared_call = call;
+    prepared_call.x = prepared.data<float>();
+    prepared_call.x_stride = prepared.row_stride();
+    return stream_panels(context, kernels, prepared_call, weight);
+  }
+  stream_panels(context, kernels, call, weight);
 }
 
 /// How many tiles of rows and how many panels a task takes.
@@ -63,15 +80,20 @@ Cut choose_cut(const LinearKernels& kernels, int64_t tiles, int64_t panels, int6
 
 /// Copies rows into tiles: a tile's part of a block of features lies together, so that neither stride nor size of a row
 /// can make its lines compete for the same places of a cache.
-void copy_tile(const LinearCall& call, int64_t tile_rows, int64_t tiles, int64_t tile, float* x_tiles) {
+void copy_tile(const LinearKernels& kernels, const LinearCall& call, int64_t tiles, int64_t tile, float* x_tiles) {
+  const int64_t tile_rows = kernels.tile_rows;
   const int64_t first = tile_begin(call.rows, tiles, tile);
   const int64_t rows = tile_begin(call.rows, tiles, tile + 1) - first;
   for (int64_t k = 0; k < call.in_features; k += kBlockFeatures) {
     const int64_t features = std::min(kBlockFeatures, call.in_features - k);
     float* const target = x_tiles + (k * tiles + tile * kBlockFeatures) * tile_rows;
     for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(target + r * kBlockFeatures, call.x + (first + r) * call.x_stride + k,
-                  static_cast<size_t>(features) * sizeof(float));
+      const float* const row = call.x + (first + r) * call.x_stride;
+      if (kernels.prepare_row != nullptr) {
+        kernels.prepare_row(row + 2 * k, 2 * features, target + r * kBlockFeatures);
+      } else {
+        std::memcpy(target + r * kBlockFeatures, row + k, static_cast<size_t>(features) * sizeof(float));
+      }
     }
   }
 }
@@ -85,8 +107,8 @@ void multiply_tiles(OpContext& context, const LinearKernels& kernels, const Line
   const Tensor x_tiles = context.workspace->tensor(blocks * tiles, kernels.tile_rows * kBlockFeatures);
   const Tensor scratch = context.workspace->tensor(
       workers, tiled_scratch_floats(cut.tiles * kernels.tile_rows, cut.panels, kernels.tile_panels));
-  context.pool->parallel_for(
-      tiles, [&](int64_t tile, int) { copy_tile(call, kernels.tile_rows, tiles, tile, x_tiles.data<float>()); });
+  context.pool->parallel_for(tiles,
+                             [&](int64_t tile, int) { copy_tile(kernels, call, tiles, tile, x_tiles.data<float>()); });
   const int64_t panel_tasks = divide_up(panels, cut.panels);
   context.pool->parallel_for(divide_up(tiles, cut.tiles) * panel_tasks, [&](int64_t index, int worker) {
     LinearTiles task;
@@ -109,12 +131,15 @@ Storage storage_of(DType dtype) {
 }
 
 void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
-  const LinearKernels& kernels = *cpu::kernels().linear;
+  // An odd number of features has no last pair: such a matrix is widened.
+  const LinearKernels* const pairs = cpu::kernels().bf16_pairs;
+  const bool use_pairs = pairs != nullptr && weight.dtype == DType::kBFloat16 && weight.in_features % 2 == 0;
+  const LinearKernels& kernels = use_pairs ? *pairs : *cpu::kernels().linear;
   LinearCall call{};
   call.x_stride = x.row_stride();
   call.panels = weight.panels.raw();
   call.storage = storage_of(weight.dtype);
-  call.in_features = weight.in_features;
+  call.in_features = use_pairs ? weight.in_features / 2 : weight.in_features;
   call.out_features = weight.out_features;
   call.bias = bias.defined() ? bias.data<float>() : nullptr;
   call.out_stride = out.row_stride();

@@ -50,8 +50,9 @@ MachineKernels machine_kernels_for(Isa isa) {
 #if defined(__x86_64__)
   if (isa != Isa::kGeneric) {
     const DotInstructions offered = dot_instructions();
-    MachineKernels chosen = isa == Isa::kAvx512 ? avx512::machine_kernels : avx2::machine_kernels;
-    const bool int8 = isa == Isa::kAvx512 ? offered.avx512_vnni : offered.avx_vnni;
+    const bool wide = isa == Isa::kAvx512 || isa == Isa::kAvx512Bf16;
+    MachineKernels chosen = wide ? avx512::machine_kernels : avx2::machine_kernels;
+    const bool int8 = wide ? offered.avx512_vnni : offered.avx_vnni;
     if (!int8) chosen.int8_dot = {nullptr, 0};
     if (!offered.avx512_bf16) chosen.bf16_dot = {nullptr, 0};
     return chosen;

@@ -23,13 +23,13 @@ void guarded(Serve serve, ServerContext& context, const HttpRequest& request,
 }
 
 Router::Handler inline_handler(ServerContext& context, Serve serve) {
-  return [&context, serve](const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
+  return [&context, serve](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
     guarded(serve, context, request, writer);
   };
 }
 
 Router::Handler pooled_handler(ServerContext& context, Serve serve) {
-  return [&context, serve](HttpRequest request, const std::shared_ptr<ResponseWriter>& writer) {
+  return [&context, serve](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
     if (context.draining.load()) return writer->send(error_response(503, "The server is shutting down."));
     const auto shared_request = std::make_shared<HttpRequest>(std::move(request));
     const bool queued = context.pool.submit(

@@ -127,6 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LoraBatch,
 /// moves scores by its relative error of 2^-9 times their size.
 TEST(LoraParity, AgreesInBfloat16WithTheRoundedWeights) {
   constexpr double kBfloat16CacheBound = 0.08;
+  const WidenedWeights widened;
   for (const std::string name : {"llama", "llama-tied-bias", "qwen2", "qwen3"}) {
     const std::string rounded = rounded_copy(model_folder(name));
     ParityModel reference(rounded, storing(DType::kFloat32));

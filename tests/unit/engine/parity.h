@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/single_process_executor.h"
+#include "ops/cpu/kernel_table.h"
 
 namespace quire::testing {
 
@@ -50,6 +51,16 @@ class ParityModel {
 
 /// All log-probabilities of two answers are equal bit for bit, and so are the tokens.
 void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answer& expected);
+
+/// While it lives, bfloat16 weights are widened, also where this CPU's dot product would take rows rounded to bfloat16.
+class WidenedWeights {
+ public:
+  WidenedWeights() { table_.bf16_pairs = nullptr; }
+
+ private:
+  ops::cpu::KernelTable table_ = ops::cpu::kernels();
+  ops::cpu::KernelOverride override_{table_};
+};
 
 /// A copy of a Hugging Face folder (removed at exit) whose weights are all rounded to bfloat16.
 std::string rounded_copy(const std::string& folder);

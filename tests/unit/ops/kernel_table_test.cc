@@ -43,7 +43,7 @@ TEST(KernelTableDeathTest, EnvironmentNamesTheIsa) {
 TEST(KernelTableDeathTest, AnUnknownOrMissingIsaIsRefusedInASentence) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(print_choice("sse9"), testing::ExitedWithCode(0),
-              "refused: QUIRE_CPU_ISA=sse9 is unknown; use generic, avx2 or avx512");
+              "refused: QUIRE_CPU_ISA=sse9 is unknown; use generic, avx2, avx512 or avx512_bf16");
   if (kernels_for(Isa::kAvx512) == nullptr) {
     EXPECT_EXIT(print_choice("avx512"), testing::ExitedWithCode(0),
                 "refused: QUIRE_CPU_ISA=avx512: this CPU does not offer");

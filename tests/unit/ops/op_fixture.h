@@ -15,7 +15,7 @@ namespace quire::ops {
 /// The tables of every ISA that this CPU can run; generic is the first.
 inline std::vector<const cpu::KernelTable*> available_tables() {
   std::vector<const cpu::KernelTable*> tables;
-  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
+  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Bf16}) {
     if (const cpu::KernelTable* const table = cpu::kernels_for(isa)) tables.push_back(table);
   }
   return tables;

@@ -26,7 +26,7 @@ struct Fixture {
 /// Every ISA that this CPU can run; generic is the first.
 inline std::vector<cpu::Isa> offered_isas() {
   std::vector<cpu::Isa> isas;
-  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
+  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512, cpu::Isa::kAvx512Bf16}) {
     if (cpu::kernels_for(isa) != nullptr) isas.push_back(isa);
   }
   return isas;
@@ -75,7 +75,8 @@ inline PackedMatrix packed(Fixture& fixture, const Weights& weights, DType dtype
 
 inline std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
   if (info.param == cpu::Isa::kGeneric) return "generic";
-  return info.param == cpu::Isa::kAvx2 ? "avx2" : "avx512";
+  if (info.param == cpu::Isa::kAvx2) return "avx2";
+  return info.param == cpu::Isa::kAvx512 ? "avx512" : "avx512_bf16";
 }
 
 }  // namespace quire::ops

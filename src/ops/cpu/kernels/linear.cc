@@ -1,9 +1,13 @@
 // Rows times packed weights. Every output is one chain: a single lane adds x[k] * W[k] for k ascending, from zero, by
 // fused multiply-add (where the ISA has it), whatever the number of rows and whichever kernel runs: so all give the
-// same bits.
+// same bits. With QUIRE_BF16_DOT a "feature" is a pair of bfloat16 features and the addition is vdpbf16ps.
 #include "ops/cpu/kernels/linear.h"
 
+#if defined(QUIRE_BF16_DOT)
+#include "ops/cpu/kernels/bf16_pairs.h"
+#else
 #include "ops/cpu/kernels/panel_packing.h"
+#endif
 #include "ops/cpu/kernels/vec.h"
 
 namespace quire::ops::cpu::QUIRE_ISA {
@@ -42,6 +46,23 @@ QUIRE_INLINE void repeat(const Body& body) {
 }
 #define QUIRE_BODY(index) [&](int index) __attribute__((always_inline))
 
+/// How one step of a chain adds a row's factor times weights stored as T.
+template <typename T>
+struct Product {
+  static inline __attribute__((always_inline)) Vec add(Vec x, Vec weight, Vec sum) { return fma(x, weight, sum); }
+};
+/// Whether weights of T are turned into another form to be multiplied.
+template <typename T>
+constexpr bool kNeedsWidening = true;
+template <>
+constexpr bool kNeedsWidening<float> = false;
+#if defined(QUIRE_BF16_DOT)
+template <>
+struct Product<Bf16Pair> {
+  static inline __attribute__((always_inline)) Vec add(Vec x, Vec weight, Vec sum) { return dot_pairs(x, weight, sum); }
+};
+#endif
+
 template <int kRows, int kPanels>
 struct Sums {
   Vec v[kRows * kPanels * kPanelVecs];  ///< row by row
@@ -54,7 +75,7 @@ QUIRE_INLINE void clear(Sums<kRows, kPanels>& sums) {
 
 /// Adds `depth` features to the sums. `weight(i, k)` is vector i of feature k's weights, rows lie `x_stride` apart.
 /// `prefetch(k)` is called every few features.
-template <int kRows, int kPanels, typename Weight, typename Prefetch>
+template <int kRows, int kPanels, typename T, typename Weight, typename Prefetch>
 QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, int64_t depth, Sums<kRows, kPanels>& sums,
                                Weight weight, Prefetch prefetch) {
   constexpr int kVecs = kPanels * kPanelVecs;
@@ -65,14 +86,15 @@ QUIRE_INLINE void multiply_add(const float* x, int64_t x_stride, int64_t depth, 
       repeat<kVecs>(QUIRE_BODY(i) { weights[i] = weight(i, k); });
       repeat<kRows>(QUIRE_BODY(r) {
         const Vec factor = set1(x[r * x_stride + k]);
-        repeat<kVecs>(QUIRE_BODY(i) { sums.v[r * kVecs + i] = fma(factor, weights[i], sums.v[r * kVecs + i]); });
+        repeat<kVecs>(
+            QUIRE_BODY(i) { sums.v[r * kVecs + i] = Product<T>::add(factor, weights[i], sums.v[r * kVecs + i]); });
       });
     } else {
       Vec factors[kRows];
       repeat<kRows>(QUIRE_BODY(r) { factors[r] = set1(x[r * x_stride + k]); });
       repeat<kVecs>(QUIRE_BODY(i) {
         const Vec w = weight(i, k);
-        repeat<kRows>(QUIRE_BODY(r) { sums.v[r * kVecs + i] = fma(factors[r], w, sums.v[r * kVecs + i]); });
+        repeat<kRows>(QUIRE_BODY(r) { sums.v[r * kVecs + i] = Product<T>::add(factors[r], w, sums.v[r * kVecs + i]); });
       });
     }
   };
@@ -142,7 +164,7 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
   const T* const ahead = weights + kAhead;
   const T* const ahead_at_end = ahead + (kPanels - 1) * panel_size;
   const int64_t turn = depth - kAhead / kPanelChannels;
-  multiply_add(
+  multiply_add<kRows, kPanels, T>(
       call.x, call.x_stride, depth, sums,
       [&](int i, int64_t k)
           __attribute__((always_inline)) { return load_as_float(weights + weight_offset(i, k, panel_size)); },
@@ -175,6 +197,9 @@ void stream_rows(const LinearCall& call, int64_t first_panel, int64_t last_panel
 }
 
 static void multiply_streaming(const LinearCall& call, int64_t first_panel, int64_t last_panel) {
+#if defined(QUIRE_BF16_DOT)
+  stream_rows<Bf16Pair>(call, first_panel, last_panel);
+#else
   switch (call.storage) {
     case Storage::kFloat32:
       return stream_rows<float>(call, first_panel, last_panel);
@@ -183,6 +208,7 @@ static void multiply_streaming(const LinearCall& call, int64_t first_panel, int6
     case Storage::kFloat16:
       return stream_rows<Float16>(call, first_panel, last_panel);
   }
+#endif
 }
 
 /// One block of weights with one tile of rows. The sums of a row and panel wait in `waiting`, kPanelChannels side by
@@ -230,7 +256,7 @@ void multiply_tile(const TileBlock<T>& block) {
   };
   const char* prefetch = block.prefetch;
   const int64_t prefetch_step = block.prefetch_step;
-  multiply_add(
+  multiply_add<kRows, kPanels, T>(
       block.x, kBlockFeatures, block.depth, sums, weight, [&](int64_t) __attribute__((always_inline)) {
         __builtin_prefetch(prefetch);
         prefetch += prefetch_step;
@@ -266,7 +292,7 @@ QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task
     block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
     block.waiting = waiting + (row - first_row) * kPanelChannels;
     block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
-    if constexpr (sizeof(T) == sizeof(float)) {
+    if constexpr (!kNeedsWidening<T>) {
       multiply_tile_rows<kPanels, Weights::kStored>(rows, block);
     } else if (tile == task.first_tile) {
       multiply_tile_rows<kPanels, Weights::kWiden>(rows, block);
@@ -305,12 +331,19 @@ void multiply_tiles_of(const LinearCall& call, const LinearTiles& task) {
   const float* sums = task.scratch + kTilePanels * kBlockFeatures * kPanelChannels;
   const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
   const int64_t last_row = tile_begin(call.rows, task.tile_count, task.last_tile);
-  for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
-    for (int64_t row = first_row; row < last_row; ++row, sums += kPanelChannels) finish_row(call, row, panel, sums);
+  // Row by row: what is written lies side by side.
+  const int64_t panel_sums = (last_row - first_row) * kPanelChannels;
+  for (int64_t row = first_row; row < last_row; ++row, sums += kPanelChannels) {
+    for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+      finish_row(call, row, panel, sums + (panel - task.first_panel) * panel_sums);
+    }
   }
 }
 
 static void multiply_tiles(const LinearCall& call, const LinearTiles& task) {
+#if defined(QUIRE_BF16_DOT)
+  multiply_tiles_of<Bf16Pair>(call, task);
+#else
   switch (call.storage) {
     case Storage::kFloat32:
       return multiply_tiles_of<float>(call, task);
@@ -319,6 +352,7 @@ static void multiply_tiles(const LinearCall& call, const LinearTiles& task) {
     case Storage::kFloat16:
       return multiply_tiles_of<Float16>(call, task);
   }
+#endif
 }
 
 extern const LinearKernels linear_kernels = {
@@ -328,8 +362,15 @@ extern const LinearKernels linear_kernels = {
     .tile_panels = kTilePanels,
     .multiply_streaming = multiply_streaming,
     .multiply_tiles = multiply_tiles,
+#if defined(QUIRE_BF16_DOT)
+    .prepare_row = round_to_pairs,
+    .pack_panel = nullptr,
+    .gather_channel = nullptr,
+#else
+    .prepare_row = nullptr,
     .pack_panel = pack_panel,
     .gather_channel = gather_channel,
+#endif
 };
 
 }  // namespace quire::ops::cpu::QUIRE_ISA

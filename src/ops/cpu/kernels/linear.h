@@ -16,7 +16,8 @@ constexpr int64_t kPanelChannels = 16;
 constexpr int64_t kBlockFeatures = 192;
 
 /// out[r, n] = sum over k of x[r, k] * W[n, k], plus bias[n]; to accumulate,
-/// out[r, n] = gain[n] * (out[r, n] + scale * sum) + bias[n].
+/// out[r, n] = gain[n] * (out[r, n] + scale * sum) + bias[n]. Kernels with a prepare_row take rows that went through it
+/// and count in_features in pairs.
 struct LinearCall {
   const float* x;
   int64_t x_stride;
@@ -81,6 +82,9 @@ struct LinearKernels {
   void (*multiply_streaming)(const LinearCall& call, int64_t first_panel, int64_t last_panel);
   /// Many rows: blocks of weights are widened once and used for many tiles of rows.
   void (*multiply_tiles)(const LinearCall& call, const LinearTiles& tiles);
+  /// Rounds an even number of features to bfloat16, nearest even: each pair takes the place of one float. nullptr where
+  /// rows are multiplied as they are.
+  void (*prepare_row)(const float* x, int64_t features, float* prepared);
   void (*pack_panel)(const PackCall& call);
   /// Widens channel `lane` of `panel` into `out`.
   void (*gather_channel)(const void* panel, Storage storage, int64_t features, int64_t lane, float* out);
