@@ -229,7 +229,8 @@ nlohmann::json read_golden(const std::string& folder) {
 
 void expect_parity(const std::string& folder, EngineConfig config) {
   ParityModel model(folder, std::move(config));
-  for (const auto& prompt : read_golden(folder)["prompts"]) {
+  const nlohmann::json golden = read_golden(folder);
+  for (const auto& prompt : golden.at("prompts")) {
     const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
     expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps), prompt);
   }
