@@ -137,9 +137,12 @@ void Engine::Impl::finish(FinishReason reason, const std::optional<Error>& error
 
 void Engine::Impl::publish(bool ended) {
   EngineStats snapshot = core.stats();
-  if (ended) snapshot.running = snapshot.waiting = 0;
+  if (ended) {
+    snapshot.running = snapshot.waiting = 0;
+    snapshot.adapters.clear();
+  }
   const std::lock_guard lock(stats_mutex);
-  stats = snapshot;
+  stats = std::move(snapshot);
 }
 
 void Engine::Impl::observe(int64_t tokens) {
@@ -189,6 +192,12 @@ void Engine::abort(const std::string& id) {
   command.id = id;
   impl_->queue.push(std::move(command));
 }
+
+Result<AdapterSummary> Engine::load_adapter(uint64_t adapter_id, const AdapterFiles& files) {
+  return impl_->core.executor().load_adapter(adapter_id, files);
+}
+
+void Engine::remove_adapter(uint64_t adapter_id) { impl_->core.executor().remove_adapter(adapter_id); }
 
 bool Engine::reset_prefix_cache() {
   if (std::this_thread::get_id() == impl_->thread.get_id()) return impl_->core.reset_prefix_cache();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/adapter_turns.h"
 #include "engine/engine_config.h"
 #include "engine/executor.h"
 #include "engine/request.h"
@@ -36,6 +37,7 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
   int64_t steps = 0;
+  std::vector<AdapterLoad> adapters;                                     ///< of those with requests, in no order
   double schedule_seconds = 0, execute_seconds = 0, update_seconds = 0;  ///< engine thread's time by part
 };
 
@@ -60,6 +62,11 @@ class Engine {
 
   /// Ends a request, queued or running, with kAbort (one last callback). Unknown ids are ignored.
   void abort(const std::string& id);
+
+  /// Executor's, from any thread while this lives: steps go on meanwhile. An id must not be removed before the last
+  /// request with it has ended (EngineRequest::adapter says when).
+  Result<AdapterSummary> load_adapter(uint64_t adapter_id, const AdapterFiles& files);
+  void remove_adapter(uint64_t adapter_id);
 
   /// Drops all cached pages that no request uses. False when some are in use and remain.
   bool reset_prefix_cache();

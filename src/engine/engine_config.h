@@ -12,6 +12,15 @@ namespace quire {
 
 enum class SchedulingPolicy : uint8_t { kFcfs, kPriority };
 
+/// How adapters are served. Limits are none where they are not given.
+struct LoraConfig {
+  bool enabled = false;                       ///< --enable-lora
+  std::optional<int64_t> max_loras;           ///< --max-loras: distinct adapters in a step
+  std::optional<int64_t> max_lora_rank;       ///< --max-lora-rank: adapters above it are refused
+  std::optional<int64_t> max_cpu_loras;       ///< --max-cpu-loras: above it the longest unused idle adapter leaves memory
+  std::string folder;                         ///< --lora-dir: each sub-folder is an adapter; empty: none
+};
+
 struct EngineConfig {
   std::string model;                                  ///< a Hugging Face folder or a .gguf file
   std::optional<DType> dtype;                         ///< --dtype; none is auto
@@ -26,6 +35,7 @@ struct EngineConfig {
   std::optional<int64_t> max_num_seqs;                ///< none: 128 for the server, 256 offline
   int64_t long_prefill_token_threshold = 0;           ///< 0: prompts above max_num_batched_tokens count as long
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
+  LoraConfig lora;
   int64_t max_logprobs = 20;
   int64_t seed = 0;
   int threads = 0;                                    ///< --threads; 0: from affinity and quota

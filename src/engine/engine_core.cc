@@ -15,8 +15,8 @@ namespace quire {
 namespace {
 
 SchedulerLimits scheduler_limits(const EngineConfig& config, const EngineLimits& limits) {
-  return {limits.max_num_batched_tokens, limits.max_num_seqs, config.long_prefill_token_threshold,
-          config.enable_chunked_prefill, config.scheduling_policy};
+  return {limits.max_num_batched_tokens, limits.max_num_seqs,      config.long_prefill_token_threshold,
+          config.enable_chunked_prefill, config.scheduling_policy, config.lora.max_loras};
 }
 
 /// Finalizer of SplitMix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
@@ -202,6 +202,7 @@ EngineStats EngineCore::stats() const {
   stats.prefix_cache_queries = counters.prefix_cache_queries;
   stats.prefix_cache_hits = counters.prefix_cache_hits;
   stats.preemptions = counters.preemptions;
+  if (scheduler_.adapters().has_adapters()) stats.adapters = scheduler_.adapters().loads();
   return stats;
 }
 

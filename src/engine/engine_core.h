@@ -37,6 +37,8 @@ class EngineCore {
   /// Ends every request. Does not touch the scheduler, so that it works after a fault.
   void end_all(FinishReason reason, const std::optional<Error>& error);
 
+  /// For adapters; steps are the core's own.
+  Executor& executor() { return *executor_; }
   bool has_requests() const { return scheduler_.has_requests(); }
   bool reset_prefix_cache() { return cache_.reset_prefix_cache(); }
   EngineStats stats() const;

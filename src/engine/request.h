@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,14 +16,16 @@ namespace quire {
 
 /// A request as the engine takes it: token ids and checked parameters.
 struct EngineRequest {
-  std::string id;                       ///< unique among running requests
-  std::vector<int32_t> prompt;          ///< never empty
+  std::string id;               ///< unique among running requests
+  std::vector<int32_t> prompt;  ///< never empty
   SamplingParams sampling;
-  int64_t priority = 0;                 ///< lower runs first under the priority policy
-  std::string cache_salt;               ///< pages are shared only between equal salts
-  uint64_t adapter_id = 0;              ///< 0 is the base model
-  std::vector<int32_t> eos_token_ids;   ///< end the output unless ignore_eos
-  int32_t choice = 0;                   ///< index among n
+  int64_t priority = 0;     ///< lower runs first under the priority policy
+  std::string cache_salt;   ///< pages are shared only between equal salts
+  uint64_t adapter_id = 0;  ///< 0 is the base model
+  std::shared_ptr<const void>
+      adapter;  ///< keeps the adapter in memory; let go when the engine has done with the request
+  std::vector<int32_t> eos_token_ids;  ///< end the output unless ignore_eos
+  int32_t choice = 0;                  ///< index among n
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kError };
@@ -34,7 +37,7 @@ const char* finish_reason_name(FinishReason reason);
 struct RequestUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;     ///< prompt tokens taken from the prefix cache at first admission
+  int64_t cached_tokens = 0;  ///< prompt tokens taken from the prefix cache at first admission
   int64_t preemptions = 0;
   double arrival_time = 0, scheduled_time = 0, first_token_time = 0, last_token_time = 0;
 };
@@ -43,7 +46,8 @@ struct RequestUsage {
 struct RequestOutput {
   std::string id;
   std::vector<SampledToken> tokens;
-  /// Only in the first output that follows the prompt's last chunk and only if asked for: entry i belongs to prompt token i + 1 (chosen token first).
+  /// Only in the first output that follows the prompt's last chunk and only if asked for: entry i belongs to prompt
+  /// token i + 1 (chosen token first).
   std::vector<SampledToken> prompt_logprobs;
   FinishReason finish_reason = FinishReason::kNone;
   std::optional<int32_t> stop_token_id;  ///< the stop_token_ids entry that ended it; none for EOS

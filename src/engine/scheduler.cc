@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "base/check.h"
@@ -15,6 +16,14 @@ constexpr int64_t kMaxAdmissionsPast = 32;
 constexpr int64_t kMaxLookPast = 32;
 /// Without chunking: steps that decodes may keep a prompt from its budget; then it takes the budget first.
 constexpr int64_t kMaxStepsWithoutRoom = 8;
+/// Under a cap on adapters: this share of the seats is kept from any one of them, so that a burst on it leaves others
+/// some to start in at once.
+constexpr int64_t kShareOfSeatsKept = 8;
+
+int64_t seats_of_one_adapter(const SchedulerLimits& limits) {
+  if (!limits.max_loras) return limits.max_num_seqs;
+  return std::max<int64_t>(1, limits.max_num_seqs - std::max<int64_t>(1, limits.max_num_seqs / kShareOfSeatsKept));
+}
 
 }  // namespace
 
@@ -22,24 +31,30 @@ Scheduler::Scheduler(const SchedulerLimits& limits, KvCacheManager& cache)
     : limits_(limits),
       long_threshold_(limits.long_prefill_token_threshold > 0 ? limits.long_prefill_token_threshold
                                                               : limits.max_num_batched_tokens),
+      seats_of_one_adapter_(seats_of_one_adapter(limits)),
       cache_(cache),
-      waiting_(limits.policy) {
+      turns_(limits.max_loras),
+      waiting_(limits.policy, turns_.capped()) {
   QUIRE_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens >= limits.max_num_seqs);
+  QUIRE_CHECK(limits.max_loras.value_or(1) > 0);
 }
 
 void Scheduler::add(RequestState* request) {
   QUIRE_CHECK(request->stage == RequestStage::kQueued);
   request->stage = RequestStage::kWaiting;
   waiting_.push(request);
+  turns_.count_waiting(request->request.adapter_id, 1);
   if (!is_long(*request)) ++short_waiting_;
 }
 
 void Scheduler::remove(RequestState* request) {
   if (request->stage == RequestStage::kWaiting) {
     waiting_.remove(request);
+    turns_.count_waiting(request->request.adapter_id, -1);
     if (!is_long(*request)) --short_waiting_;
   } else if (request->stage == RequestStage::kRunning) {
     std::erase(running_, request);
+    turns_.count_running(request->request.adapter_id, -1);
     cache_.close(request->blocks);
     ++memory_epoch_;
   }
@@ -48,21 +63,37 @@ void Scheduler::remove(RequestState* request) {
 }
 
 const std::vector<RequestState*>& Scheduler::schedule() {
+  turns_.begin_step();
   int64_t reserved = 0;
-  if (!limits_.chunked_prefill && steps_without_room_ >= kMaxStepsWithoutRoom && !waiting_.empty()) {
-    reserved = std::min((*waiting_.begin())->total(), limits_.max_num_batched_tokens);
-    steps_without_room_ = 0;
+  if (!limits_.chunked_prefill && steps_without_room_ >= kMaxStepsWithoutRoom) {
+    if (const RequestState* head = WaitingQueue::Walk(waiting_, turns_).next()) {
+      reserved = std::min(head->total(), limits_.max_num_batched_tokens);
+      steps_without_room_ = 0;
+    }
   }
   plan_passes(reserved);
   // The head may have lacked blocks in spite of the reserve; then the decodes run after all.
-  if (scheduled_.empty() && reserved > 0) plan_passes(0);
+  if (scheduled_.empty() && reserved > 0) {
+    turns_.begin_step();
+    plan_passes(0);
+  }
   QUIRE_CHECK(!scheduled_.empty() || !has_requests());
+  turns_.end_step(scheduled_);
   return scheduled_;
 }
 
 void Scheduler::plan_passes(int64_t reserved_for_whole_prompt) {
   for (RequestState* request : running_) request->scheduled = 0;
   budget_ = {limits_.max_num_batched_tokens - reserved_for_whole_prompt, 0, false};
+  plan_chosen_adapters(reserved_for_whole_prompt);
+  while (budget_.tokens > 0 &&
+         turns_.pass_places_on(running_, !budget_.preempted && running_count() < limits_.max_num_seqs)) {
+    plan_chosen_adapters(0);
+  }
+  collect_scheduled();
+}
+
+void Scheduler::plan_chosen_adapters(int64_t reserved_for_whole_prompt) {
   schedule_decodes();
   budget_.tokens += reserved_for_whole_prompt;
   set_long_share();
@@ -71,13 +102,12 @@ void Scheduler::plan_passes(int64_t reserved_for_whole_prompt) {
   // What was just preempted would be the first to come back, and to be preempted again.
   if (!budget_.preempted) admit_waiting();
   top_up_prefills();
-  collect_scheduled();
 }
 
 void Scheduler::schedule_decodes() {
   for (RequestState* request : running_) {
     if (budget_.tokens == 0) return;
-    if (request->stage != RequestStage::kRunning || !request->decoding()) continue;
+    if (!awaits_tokens(*request) || !request->decoding()) continue;
     if (make_room(*request, 1)) take_budget(*request, 1);
   }
 }
@@ -85,7 +115,7 @@ void Scheduler::schedule_decodes() {
 void Scheduler::schedule_prefills() {
   for (RequestState* request : running_) {
     if (budget_.tokens == 0) return;
-    if (request->stage != RequestStage::kRunning || request->decoding()) continue;
+    if (!awaits_tokens(*request) || request->decoding()) continue;
     const int64_t tokens = chunk_for(*request);
     if (tokens > 0 && make_room(*request, tokens)) take_budget(*request, tokens);
   }
@@ -152,6 +182,8 @@ void Scheduler::preempt(RequestState& victim) {
   ++counters_.preemptions;
   victim.stage = RequestStage::kWaiting;
   waiting_.push(&victim);
+  turns_.count_waiting(victim.request.adapter_id, 1);
+  turns_.count_running(victim.request.adapter_id, -1);
   if (!is_long(victim)) ++short_waiting_;
 }
 
@@ -163,9 +195,15 @@ void Scheduler::drop_preempted() {
 void Scheduler::admit_waiting() {
   passed_.clear();
   int64_t looked_past = 0;
-  for (auto next = waiting_.begin(); next != waiting_.end() && looked_past <= kMaxLookPast;) {
+  if (waiting_.empty() || running_count() >= limits_.max_num_seqs) return;
+  WaitingQueue::Walk walk(waiting_, turns_);
+  for (RequestState* next = walk.next(); next != nullptr && looked_past <= kMaxLookPast; next = walk.next()) {
     if (budget_.tokens == 0 || running_count() >= limits_.max_num_seqs) return;
-    RequestState& request = **next++;
+    RequestState& request = *next;
+    if (fills_its_seats(request)) {
+      walk.leave_lane();
+      continue;
+    }
     if (limits_.chunked_prefill && is_long(request) && budget_.long_tokens == 0) {
       // The long share is spent: only shorter ones can still start in this step.
       ++looked_past;
@@ -185,6 +223,10 @@ void Scheduler::admit_waiting() {
     passed_.push_back(&request);
     ++looked_past;
   }
+}
+
+bool Scheduler::fills_its_seats(const RequestState& request) const {
+  return turns_.capped() && turns_.running(request.request.adapter_id) >= seats_of_one_adapter_;
 }
 
 Scheduler::Admission Scheduler::try_admit(RequestState& request) {
@@ -209,6 +251,8 @@ Scheduler::Admission Scheduler::try_admit(RequestState& request) {
 
 void Scheduler::start_running(RequestState& request, int64_t tokens, int64_t cached) {
   waiting_.remove(&request);
+  turns_.count_running(request.request.adapter_id, 1);
+  turns_.count_waiting(request.request.adapter_id, -1);
   if (!is_long(request)) --short_waiting_;
   request.stage = RequestStage::kRunning;
   request.admissions_passed = 0;
@@ -232,7 +276,7 @@ void Scheduler::top_up_prefills() {
   for (RequestState* request : running_) {
     if (budget_.tokens == 0) return;
     const int64_t more = std::min(request->remaining() - request->scheduled, budget_.tokens);
-    if (more <= 0 || request->decoding()) continue;
+    if (more <= 0 || request->decoding() || !turns_.may_run(request->request.adapter_id)) continue;
     const int64_t chunk_end = request->num_computed + request->scheduled + more;
     if (cache_.grow(request->blocks, request->total(), chunk_end)) take_budget(*request, more);
   }
@@ -255,6 +299,22 @@ void Scheduler::mark_computed(RequestState& request) {
   if (cache_.commit(request.blocks, request.tokens, request.num_computed)) ++memory_epoch_;
 }
 
+void Scheduler::check_adapter_counts() const {
+  std::map<uint64_t, AdapterLoad> counted;
+  const auto count = [&](const RequestState& request) {
+    const uint64_t id = request.request.adapter_id;
+    if (id == 0) return;
+    AdapterLoad& load = counted.try_emplace(id, AdapterLoad{id, 0, 0}).first->second;
+    ++(request.stage == RequestStage::kRunning ? load.running : load.waiting);
+  };
+  for (const RequestState* request : running_) count(*request);
+  waiting_.for_each(count);
+  const std::vector<AdapterLoad> loads = turns_.loads();
+  QUIRE_CHECK(loads.size() == counted.size());
+  for (const AdapterLoad& load : loads)
+    QUIRE_CHECK(counted.contains(load.adapter_id) && counted[load.adapter_id] == load);
+}
+
 void Scheduler::check_integrity() const {
   std::vector<const SequenceBlocks*> live;
   int64_t short_waiting = 0;
@@ -263,11 +323,12 @@ void Scheduler::check_integrity() const {
     QUIRE_CHECK(request->num_computed < request->total());
     live.push_back(&request->blocks);
   }
-  for (const RequestState* request : waiting_) {
-    QUIRE_CHECK(request->stage == RequestStage::kWaiting && request->num_computed == 0);
-    short_waiting += is_long(*request) ? 0 : 1;
-    live.push_back(&request->blocks);
-  }
+  waiting_.for_each([&](const RequestState& request) {
+    QUIRE_CHECK(request.stage == RequestStage::kWaiting && request.num_computed == 0);
+    short_waiting += is_long(request) ? 0 : 1;
+    live.push_back(&request.blocks);
+  });
+  check_adapter_counts();
   QUIRE_CHECK(short_waiting == short_waiting_);
   QUIRE_CHECK(running_count() <= limits_.max_num_seqs);
   cache_.check_integrity(live);

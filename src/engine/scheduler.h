@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "engine/adapter_turns.h"
 #include "engine/engine_config.h"
 #include "engine/kv_cache_manager.h"
 #include "engine/request_state.h"
@@ -17,6 +19,7 @@ struct SchedulerLimits {
   int64_t long_prefill_token_threshold = 0;  ///< 0: a prompt is long when one step cannot hold it
   bool chunked_prefill = true;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+  std::optional<int64_t> max_loras;  ///< distinct adapters in a step; none: no cap
 };
 
 struct SchedulerCounters {
@@ -26,7 +29,8 @@ struct SchedulerCounters {
 };
 
 /// Holds pointers to requests that others own; a request must be remove()d before it dies. The work of a step is
-/// proportional to what it schedules.
+/// proportional to what it schedules. Under a cap on adapters (max_loras) they take turns: see AdapterTurns for who is
+/// computed and WaitingQueue for who is admitted; what runs and is not in a step keeps its blocks.
 class Scheduler {
  public:
   /// `cache` outlives the scheduler. max_num_batched_tokens must be at least max_num_seqs.
@@ -48,6 +52,7 @@ class Scheduler {
   int64_t running_count() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting_count() const { return waiting_.size(); }
   const SchedulerCounters& counters() const { return counters_; }
+  const AdapterTurns& adapters() const { return turns_; }
 
   /// Throws CheckFailure if the books of requests and cache disagree.
   void check_integrity() const;
@@ -62,6 +67,7 @@ class Scheduler {
   enum class Admission { kAdmitted, kNoBlocks, kNoBudget };
 
   void plan_passes(int64_t reserved_for_whole_prompt);
+  void plan_chosen_adapters(int64_t reserved_for_whole_prompt);
   void schedule_decodes();
   void schedule_prefills();
   void set_long_share();
@@ -75,13 +81,22 @@ class Scheduler {
   void preempt(RequestState& victim);
   RequestState& latest_running() const;
   bool is_long(const RequestState& request) const { return request.total() > long_threshold_; }
+  /// Is to be computed in this step and has no tokens of it yet.
+  bool awaits_tokens(const RequestState& request) const {
+    return request.stage == RequestStage::kRunning && request.scheduled == 0 &&
+           turns_.may_run(request.request.adapter_id);
+  }
+  bool fills_its_seats(const RequestState& request) const;
   bool short_prefill_pending() const;
   void drop_preempted();
   void collect_scheduled();
+  void check_adapter_counts() const;
 
   const SchedulerLimits limits_;
   const int64_t long_threshold_;
+  const int64_t seats_of_one_adapter_;
   KvCacheManager& cache_;
+  AdapterTurns turns_;
   WaitingQueue waiting_;
   std::vector<RequestState*> running_;    ///< in order of admission
   std::vector<RequestState*> scheduled_;  ///< the current step

@@ -28,6 +28,7 @@ HarnessOptions random_options(std::mt19937& random) {
   options.max_num_seqs = 1 + random() % 8;
   options.config.scheduling_policy = random() % 2 == 0 ? SchedulingPolicy::kFcfs : SchedulingPolicy::kPriority;
   options.config.long_prefill_token_threshold = random() % 2 == 0 ? 0 : 40;
+  if (random() % 3 == 0) options.config.lora.max_loras = 1;
   return options;
 }
 
