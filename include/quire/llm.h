@@ -71,6 +71,17 @@ struct LLMOptions {
   int64_t max_logprobs = 20;                      ///< -1: no cap
   int64_t seed = 0;                               ///< of requests that give none
   int threads = 0;                                ///< compute threads; 0: from affinity and CPU quota
+  bool enable_lora = false;                       ///< prompts may name a LoRA adapter
+  std::optional<int64_t> max_loras;               ///< distinct adapters in one step; none: no limit
+  std::optional<int64_t> max_lora_rank;           ///< adapters of a higher rank are refused; none: no limit
+  std::optional<int64_t> max_cpu_loras;  ///< idle adapters beyond this number leave memory, the longest unused first
+};
+
+/// A LoRA adapter for a prompt. It is loaded from `path` on the first use of `name` and stays in memory; the name
+/// stands for that path from then on.
+struct LoraRequest {
+  std::string name;
+  std::string path;  ///< a PEFT folder
 };
 
 /// A loaded model. Thread-safe; movable. Destroying it ends what still runs.
@@ -84,9 +95,10 @@ class LLM {
         : token_ids(std::move(prompt_token_ids)) {}  // NOLINT(google-explicit-constructor)
 
     std::optional<std::string> text;
-    std::vector<int32_t> token_ids;  ///< where there is no text
-    int64_t priority = 0;            ///< lower runs first under the priority policy
-    std::string cache_salt;          ///< cached pages are shared only between equal salts
+    std::vector<int32_t> token_ids;   ///< where there is no text
+    int64_t priority = 0;             ///< lower runs first under the priority policy
+    std::string cache_salt;           ///< cached pages are shared only between equal salts
+    std::optional<LoraRequest> lora;  ///< none: the model alone
   };
 
   struct ChatMessage {
@@ -98,6 +110,8 @@ class LLM {
   struct ChatOptions {
     bool add_generation_prompt = true;
     std::string chat_template_kwargs;  ///< a JSON object of further template variables; empty for none
+    /// The adapters of the conversations: one for each, one for all, or empty for none.
+    std::vector<std::optional<LoraRequest>> lora;
   };
 
   struct Logprob {
@@ -165,6 +179,14 @@ class LLM {
   Expected<std::vector<RequestOutput>> chat(const std::vector<Conversation>& conversations,
                                             const SamplingParams& params, const StreamCallback& stream,
                                             const ChatOptions& options);
+
+  /// Loads an adapter ahead of its first use, or (with `load_inplace`) anew under a name that is taken: what runs
+  /// finishes with the weights it began with. Returns the load's id.
+  Expected<uint64_t> add_lora(const LoraRequest& request, bool load_inplace = false);
+  /// Forgets the name; the weights leave memory when the last request with them ends. False when it is not known.
+  bool remove_lora(const std::string& name);
+  /// The names that are known, sorted.
+  std::vector<std::string> list_loras() const;
 
   /// Ends a request of a running generate() with finish_reason "abort".
   void abort(const std::string& request_id);

@@ -17,12 +17,18 @@ struct AsyncLlm::Impl {
         eos_token_ids(parts.model.eos_token_ids),
         pump([this](const std::string& engine_id) { abort_in_engine(engine_id); }),
         engine(std::make_unique<Engine>(parts.config, parts.limits, std::move(parts.executor))) {
+    const LoraConfig& lora = parts.config.lora;
+    if (lora.enabled && parts.adapter_memory) {
+      adapters = std::make_unique<AdapterCatalog>(AdapterCatalog::Options{lora.max_cpu_loras, lora.folder},
+                                                  parts.adapter_memory(*engine));
+    }
     const std::optional<int32_t>& eos = parts.text.eos_token_id;
     if (eos && std::find(eos_token_ids.begin(), eos_token_ids.end(), *eos) == eos_token_ids.end())
       eos_token_ids.push_back(*eos);
   }
 
   ~Impl() {
+    if (adapters != nullptr) adapters->close();  // nothing is loaded into the engine from here on, nor removed
     std::unique_ptr<Engine> last;
     {
       const std::lock_guard lock(engine_gate);
@@ -47,6 +53,7 @@ struct AsyncLlm::Impl {
   std::mutex engine_gate;
   OutputPump pump;
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<AdapterCatalog> adapters;
 };
 
 Status AsyncLlm::Impl::judge(const TextRequest& request) const {
@@ -69,6 +76,10 @@ EngineRequest AsyncLlm::Impl::engine_request(TextRequest&& request) {
   result.sampling.max_tokens = std::min(result.sampling.max_tokens.value_or(most), most);
   result.priority = request.priority;
   result.cache_salt = std::move(request.cache_salt);
+  if (request.adapter != nullptr) {
+    result.adapter_id = request.adapter->id;
+    result.adapter = std::move(request.adapter);
+  }
   result.eos_token_ids = eos_token_ids;
   result.choice = request.choice;
   return result;
@@ -90,6 +101,7 @@ const EngineLimits& AsyncLlm::limits() const { return impl_->parts.limits; }
 EngineStats AsyncLlm::stats() const { return impl_->engine->stats(); }
 bool AsyncLlm::healthy() const { return impl_->engine->healthy(); }
 Engine& AsyncLlm::engine() { return *impl_->engine; }
+AdapterCatalog* AsyncLlm::adapters() { return impl_->adapters.get(); }
 
 SamplingParams AsyncLlm::default_sampling_params() const {
   const GenerationConfig& generation = impl_->parts.model.generation;

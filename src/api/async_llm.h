@@ -2,9 +2,11 @@
 // The server and LLM stand on it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "api/adapter_catalog.h"
 #include "api/text_output.h"
 #include "base/result.h"
 #include "checkpoint/model_config.h"
@@ -20,6 +22,8 @@ struct AsyncLlmParts {
   ModelConfig model;
   TextAssets text;
   std::unique_ptr<Executor> executor;
+  /// With config.lora.enabled: where adapters are loaded into, given the engine.
+  std::function<std::unique_ptr<AdapterMemory>(Engine&)> adapter_memory;
 };
 
 /// Thread-safe. Must not be destroyed from a callback.
@@ -42,6 +46,8 @@ class AsyncLlm {
   EngineStats stats() const;
   bool healthy() const;
   Engine& engine();
+  /// The adapters on offer; nullptr without config.lora.enabled.
+  AdapterCatalog* adapters();
 
   /// Sampling defaults: the model's generation_config where it says something, else vLLM's.
   SamplingParams default_sampling_params() const;

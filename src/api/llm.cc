@@ -68,11 +68,24 @@ struct LLM::Impl {
                                               const std::vector<SamplingParams>& params, const StreamCallback& stream);
   Result<std::vector<RequestOutput>> collect(std::vector<RequestOutput> outputs, Inbox& inbox,
                                              const StreamCallback& stream);
+  /// nullptr for a prompt without one; loads what is not in memory.
+  Result<AdapterLease> adapter_of(const std::optional<LoraRequest>& lora) const;
   Result<Prompt> chat_prompt(const Conversation& conversation, const ChatOptions& options) const;
 
   std::unique_ptr<AsyncLlm> engine;
   std::atomic<uint64_t> next_id{0};
 };
+
+Result<AdapterLease> LLM::Impl::adapter_of(const std::optional<LoraRequest>& lora) const {
+  if (!lora) return AdapterLease();
+  AdapterCatalog* const adapters = engine->adapters();
+  if (adapters == nullptr) {
+    return invalid_argument(
+        fmt::format("The prompt names the LoRA adapter '{}', but LLMOptions::enable_lora is not set.", lora->name),
+        "lora");
+  }
+  return adapters->use_and_wait({lora->name, lora->path, {}, false});
+}
 
 Status LLM::Impl::submit(const Prompt& prompt, const SamplingParams& params, RequestOutput& output, size_t index,
                          const std::shared_ptr<Inbox>& inbox) {
@@ -85,6 +98,7 @@ Status LLM::Impl::submit(const Prompt& prompt, const SamplingParams& params, Req
   request.sampling = params;
   request.priority = prompt.priority;
   request.cache_salt = prompt.cache_salt;
+  QUIRE_ASSIGN_OR_RETURN(request.adapter, adapter_of(prompt.lora));
   return engine->submit(std::move(request), [inbox, index](TextOutput&& text) { inbox->put(index, std::move(text)); });
 }
 
@@ -194,13 +208,42 @@ Expected<std::vector<LLM::RequestOutput>> LLM::chat(const std::vector<Conversati
                                                     const SamplingParams& params, const StreamCallback& stream,
                                                     const ChatOptions& options) {
   return guarded<std::vector<RequestOutput>>([&]() -> Result<std::vector<RequestOutput>> {
+    const size_t adapters = options.lora.size();
+    if (adapters > 1 && adapters != conversations.size()) {
+      return invalid_argument(
+          fmt::format("There are {} conversations, but {} adapters.", conversations.size(), adapters), "lora");
+    }
     std::vector<Prompt> prompts;
-    for (const Conversation& conversation : conversations) {
-      QUIRE_ASSIGN_OR_RETURN(Prompt prompt, impl_->chat_prompt(conversation, options));
+    for (size_t i = 0; i < conversations.size(); ++i) {
+      QUIRE_ASSIGN_OR_RETURN(Prompt prompt, impl_->chat_prompt(conversations[i], options));
+      if (adapters > 0) prompt.lora = options.lora[adapters == 1 ? 0 : i];
       prompts.push_back(std::move(prompt));
     }
     return impl_->generate(prompts, std::vector<SamplingParams>(prompts.size(), params), stream);
   });
+}
+
+Expected<uint64_t> LLM::add_lora(const LoraRequest& request, bool load_inplace) {
+  return guarded<uint64_t>([&]() -> Result<uint64_t> {
+    AdapterCatalog* const adapters = impl_->engine->adapters();
+    if (adapters == nullptr) return invalid_argument("LLMOptions::enable_lora is not set.", "enable_lora");
+    QUIRE_ASSIGN_OR_RETURN(const AdapterLease lease,
+                           adapters->load_and_wait({request.name, request.path, {}, false}, load_inplace));
+    return lease->id;
+  });
+}
+
+bool LLM::remove_lora(const std::string& name) {
+  AdapterCatalog* const adapters = impl_->engine->adapters();
+  return adapters != nullptr && !name.empty() && adapters->unload(name, std::nullopt).ok();
+}
+
+std::vector<std::string> LLM::list_loras() const {
+  std::vector<std::string> names;
+  const AdapterCatalog* const adapters = impl_->engine->adapters();
+  if (adapters == nullptr) return names;
+  for (const AdapterListing& row : adapters->list()) names.push_back(row.spec.name);
+  return names;
 }
 
 void LLM::abort(const std::string& request_id) { impl_->engine->abort(request_id); }

@@ -59,6 +59,29 @@ LLMError to_public(const Error& error) {
   return {code, error.message, error.param};
 }
 
+namespace {
+
+Status judge_lora(const LoraConfig& lora) {
+  const auto positive = [&](const std::optional<int64_t>& value, const char* name) -> Status {
+    if (!value) return {};
+    if (!lora.enabled) return invalid_argument(fmt::format("{} is set, but enable_lora is not.", name), name);
+    if (*value < 1) return invalid_argument(fmt::format("{} is {}, but must be at least 1.", name, *value), name);
+    return {};
+  };
+  QUIRE_RETURN_IF_ERROR(positive(lora.max_loras, "max_loras"));
+  QUIRE_RETURN_IF_ERROR(positive(lora.max_lora_rank, "max_lora_rank"));
+  QUIRE_RETURN_IF_ERROR(positive(lora.max_cpu_loras, "max_cpu_loras"));
+  if (lora.max_loras && lora.max_cpu_loras && *lora.max_cpu_loras < *lora.max_loras) {
+    return invalid_argument(
+        fmt::format("max_cpu_loras {} is less than max_loras {}: a step's adapters must all be in memory.",
+                    *lora.max_cpu_loras, *lora.max_loras),
+        "max_cpu_loras");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   EngineConfig config;
   config.offline = true;
@@ -84,6 +107,11 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   config.max_logprobs = options.max_logprobs;
   config.seed = options.seed;
   config.threads = options.threads;
+  config.lora.enabled = options.enable_lora;
+  config.lora.max_loras = options.max_loras;
+  config.lora.max_lora_rank = options.max_lora_rank;
+  config.lora.max_cpu_loras = options.max_cpu_loras;
+  QUIRE_RETURN_IF_ERROR(judge_lora(config.lora));
   return config;
 }
 

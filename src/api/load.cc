@@ -7,7 +7,9 @@
 #include <memory>
 #include <utility>
 
+#include "api/adapter_folder.h"
 #include "api/async_llm.h"
+#include "api/engine_adapter_memory.h"
 #include "api/load_progress.h"
 #include "checkpoint/weight_source.h"
 #include "engine/single_process_executor.h"
@@ -43,6 +45,7 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
                                        const std::string& tokenizer) {
   if (config.model.empty())
     return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
+  QUIRE_RETURN_IF_ERROR(AdapterFolder(config.lora.folder).judge());
   const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
   ops::cpu::kernels();  // judges QUIRE_CPU_ISA here: a worker of the pool could not report it
   QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));
@@ -66,6 +69,7 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
   if (!loaded->kv_summary.empty()) spdlog::info("{}", loaded->kv_summary);
   parts.limits = loaded->limits;
   parts.executor = std::move(loaded->executor);
+  parts.adapter_memory = [lora = config.lora](Engine& engine) { return make_engine_adapter_memory(engine, lora); };
   return AsyncLlm::from_parts(std::move(parts));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/loaded_adapter.h"
 #include "engine/request.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -20,6 +21,7 @@ struct TextRequest {
   SamplingParams sampling;
   int64_t priority = 0;
   std::string cache_salt;
+  AdapterLease adapter;  ///< nullptr: the base model
   int32_t choice = 0;
 };
 

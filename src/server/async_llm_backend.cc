@@ -36,6 +36,8 @@ EngineLimits AsyncLlmBackend::limits() const { return llm_.limits(); }
 EngineStats AsyncLlmBackend::stats() const { return llm_.stats(); }
 bool AsyncLlmBackend::healthy() const { return llm_.healthy(); }
 std::string AsyncLlmBackend::model_root() const { return llm_.engine_config().model; }
+AdapterCatalog* AsyncLlmBackend::adapters() const { return llm_.adapters(); }
+std::optional<int64_t> AsyncLlmBackend::max_loras() const { return llm_.engine_config().lora.max_loras; }
 
 Status AsyncLlmBackend::submit(TextRequest request, TextCallback callback) {
   return llm_.submit(std::move(request), std::move(callback));

@@ -21,6 +21,8 @@ class AsyncLlmBackend final : public ServingBackend {
   EngineStats stats() const override;
   bool healthy() const override;
   std::string model_root() const override;
+  AdapterCatalog* adapters() const override;
+  std::optional<int64_t> max_loras() const override;
   Status submit(TextRequest request, TextCallback callback) override;
   void abort(const std::string& id) override;
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/task_pool.h"
 #include "server/http/http_types.h"
 #include "server/response/response_format.h"
 #include "server/serving_backend.h"
-#include "server/task_pool.h"
 
 namespace quire {
 

@@ -1,18 +1,16 @@
-// Buckets, observation and the text format (prometheus-cpp's serializer).
+// Buckets, observation, and which families there are.
 #include "server/metrics.h"
-
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <chrono>
+
+#include "server/exposition.h"
+#include "server/lora_metrics.h"
 
 namespace quire {
 
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 double now_seconds() {
@@ -40,12 +38,6 @@ const std::vector<double> kStepTokens = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 
 
 }  // namespace
 
-void Histogram::observe(double value, uint64_t times) {
-  const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  counts_[static_cast<size_t>(bucket)] += times;
-  sum_ += value * static_cast<double>(times);
-}
-
 struct Metrics::Histograms {
   explicit Histograms(int64_t max_model_len)
       : prompt_tokens(one_two_five(max_model_len)),
@@ -59,6 +51,7 @@ struct Metrics::Histograms {
   Histogram e2e{kRequestSeconds}, queue{kRequestSeconds}, inference{kRequestSeconds}, prefill{kRequestSeconds},
       decode{kRequestSeconds};
   Histogram prompt_tokens, generation_tokens, params_max_tokens;
+  AdapterRequestCounts adapter_requests;
 };
 
 Metrics::Metrics(std::string model_name, const EngineLimits& limits)
@@ -71,6 +64,11 @@ Metrics::~Metrics() = default;
 void Metrics::observe_step(int64_t tokens) {
   const std::lock_guard lock(mutex_);
   histograms_->iteration_tokens.observe(static_cast<double>(tokens));
+}
+
+void Metrics::count_adapter_requests(const std::string& name, int64_t requests) {
+  const std::lock_guard lock(mutex_);
+  histograms_->adapter_requests.add(name, requests);
 }
 
 Metrics::Request::Request(Metrics& metrics, std::optional<int64_t> max_tokens)
@@ -117,79 +115,6 @@ void Metrics::observe_finished(const TextOutput& output, std::optional<int64_t> 
 
 namespace {
 
-/// Builds families that all carry model_name and engine.
-class Exposition {
- public:
-  explicit Exposition(const std::string& model_name) : model_name_(model_name) {}
-
-  void gauge(const char* name, const char* help, double value) { add(name, help, MetricType::Gauge, {{}, value}); }
-  void counter(const char* name, const char* help, int64_t value) {
-    add(name, help, MetricType::Counter, {{}, static_cast<double>(value)});
-  }
-  void histogram(const char* name, const char* help, const Histogram& histogram);
-  /// A family with one more label; each pair is the label's value and the metric's.
-  void labelled(const char* name, const char* help, MetricType type, const char* label,
-                const std::vector<std::pair<std::string, double>>& values);
-  void info(const char* name, const char* help, const std::vector<std::pair<std::string, std::string>>& labels);
-  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
-
- private:
-  struct Sample {
-    std::vector<ClientMetric::Label> labels;
-    double value = 0;
-  };
-  ClientMetric base() const {
-    ClientMetric metric;
-    metric.label = {{"engine", "0"}, {"model_name", model_name_}};
-    return metric;
-  }
-  static void set(ClientMetric& metric, MetricType type, double value) {
-    (type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = value;
-  }
-  void add(const char* name, const char* help, MetricType type, const Sample& sample) {
-    ClientMetric metric = base();
-    metric.label.insert(metric.label.end(), sample.labels.begin(), sample.labels.end());
-    set(metric, type, sample.value);
-    families_.push_back({name, help, type, {metric}});
-  }
-
-  std::string model_name_;
-  std::vector<MetricFamily> families_;
-};
-
-void Exposition::labelled(const char* name, const char* help, MetricType type, const char* label,
-                          const std::vector<std::pair<std::string, double>>& values) {
-  MetricFamily family{name, help, type, {}};
-  for (const auto& [text, value] : values) {
-    ClientMetric metric = base();
-    metric.label.push_back({label, text});
-    set(metric, type, value);
-    family.metric.push_back(std::move(metric));
-  }
-  families_.push_back(std::move(family));
-}
-
-void Exposition::info(const char* name, const char* help,
-                      const std::vector<std::pair<std::string, std::string>>& labels) {
-  Sample sample{{}, 1};
-  for (const auto& [label, text] : labels) sample.labels.push_back({label, text});
-  add(name, help, MetricType::Gauge, sample);
-}
-
-void Exposition::histogram(const char* name, const char* help, const Histogram& histogram) {
-  ClientMetric metric = base();
-  uint64_t cumulative = 0;
-  for (size_t i = 0; i < histogram.counts().size(); ++i) {
-    cumulative += histogram.counts()[i];
-    const bool last = i == histogram.bounds().size();
-    const double bound = last ? std::numeric_limits<double>::infinity() : histogram.bounds()[i];
-    metric.histogram.bucket.push_back({cumulative, bound});
-  }
-  metric.histogram.sample_count = cumulative;
-  metric.histogram.sample_sum = histogram.sum();
-  families_.push_back({name, help, MetricType::Histogram, {metric}});
-}
-
 void add_engine(Exposition& out, const EngineStats& stats) {
   out.gauge("vllm:num_requests_running", "Requests in the running batch.", static_cast<double>(stats.running));
   out.gauge("vllm:num_requests_waiting", "Requests waiting to be scheduled.", static_cast<double>(stats.waiting));
@@ -211,7 +136,7 @@ void add_engine(Exposition& out, const EngineStats& stats) {
 
 }  // namespace
 
-std::string Metrics::serialize(const EngineStats& stats) const {
+std::string Metrics::serialize(const EngineStats& stats, const ServingBackend* backend) const {
   Exposition out(model_name_);
   add_engine(out, stats);
   out.info(
@@ -219,6 +144,7 @@ std::string Metrics::serialize(const EngineStats& stats) const {
       {{"block_size", std::to_string(limits_.block_size)}, {"num_gpu_blocks", std::to_string(limits_.num_blocks)}});
   const std::lock_guard lock(mutex_);
   const Histograms& h = *histograms_;
+  if (backend != nullptr) add_lora(out, *backend, stats, h.adapter_requests);
   out.histogram("vllm:iteration_tokens_total", "Tokens computed per engine step.", h.iteration_tokens);
   out.histogram("vllm:time_to_first_token_seconds", "From arrival to the first token.", h.time_to_first_token);
   out.histogram("vllm:inter_token_latency_seconds", "Between consecutive tokens of a request.", h.inter_token_latency);

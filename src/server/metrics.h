@@ -8,24 +8,11 @@
 #include <vector>
 
 #include "api/async_llm.h"
+#include "base/histogram.h"
 
 namespace quire {
 
-/// Counts of values up to each bound, as Prometheus keeps them. Not thread-safe.
-class Histogram {
- public:
-  explicit Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0) {}
-  void observe(double value, uint64_t times = 1);
-
-  const std::vector<double>& bounds() const { return bounds_; }
-  const std::vector<uint64_t>& counts() const { return counts_; }  ///< per bucket, not cumulative; the last is +Inf
-  double sum() const { return sum_; }
-
- private:
-  std::vector<double> bounds_;
-  std::vector<uint64_t> counts_;
-  double sum_ = 0;
-};
+class ServingBackend;
 
 /// Thread-safe.
 class Metrics {
@@ -47,8 +34,9 @@ class Metrics {
   };
 
   void observe_step(int64_t tokens);
-  /// The text exposition format.
-  std::string serialize(const EngineStats& stats) const;
+  void count_adapter_requests(const std::string& name, int64_t requests);
+  /// The text exposition format; with `backend`, its adapters too.
+  std::string serialize(const EngineStats& stats, const ServingBackend* backend = nullptr) const;
 
  private:
   struct Histograms;

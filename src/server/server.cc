@@ -20,6 +20,12 @@ std::vector<std::string> model_names(const ServerOptions& options, const Serving
   return {backend.model_root()};
 }
 
+AdapterUpdates adapter_updates(const ServerOptions& options, const ServingBackend& backend) {
+  if (backend.adapters() == nullptr) return AdapterUpdates::kNoLora;
+  const bool trusted = !options.api_keys.empty() || is_loopback(options.host);
+  return trusted ? AdapterUpdates::kAllowed : AdapterUpdates::kForbidden;
+}
+
 }  // namespace
 
 struct Server::Impl {
@@ -32,7 +38,11 @@ struct Server::Impl {
         answer_pool(1, server_options.max_queued_texts),
         context{backend, metrics, pool, answer_pool, names, server_options.version, unix_time()},
         router(make_router(context)),
-        stats_log([&backend] { return backend.stats(); }, server_options.stats_interval) {}
+        stats_log([&backend] { return backend.stats(); }, server_options.stats_interval) {
+    context.adapter_updates = adapter_updates(options, backend);
+    if (AdapterCatalog* adapters = backend.adapters()) adapters->reserve_names(names);
+  }
+  ~Impl() { context.gate->close(); }
 
   HttpCallbacks callbacks() {
     HttpCallbacks callbacks;

@@ -2,7 +2,6 @@
 #include "server/server_context.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,15 +25,6 @@ std::string random_id() {
 }
 
 }  // namespace
-
-Result<std::string> resolve_model(const ServerContext& context, const std::optional<std::string>& asked) {
-  if (!asked || asked->empty()) return context.model_names.front();
-  if (std::find(context.model_names.begin(), context.model_names.end(), *asked) != context.model_names.end())
-    return *asked;
-  return not_found(fmt::format("The model '{}' does not exist; this server has: {}.", asked->substr(0, 200),
-                               fmt::join(context.model_names, ", ")),
-                   "model");
-}
 
 std::string choose_request_id(const std::string& from_body, std::optional<std::string_view> from_header) {
   if (is_sane_id(from_body)) return from_body;

@@ -33,6 +33,10 @@ class ServingBackend {
   virtual bool healthy() const = 0;
   /// The model as it was named at start: a folder, a file or a hub name.
   virtual std::string model_root() const = 0;
+  /// The adapters on offer; nullptr where there can be none.
+  virtual AdapterCatalog* adapters() const { return nullptr; }
+  /// --max-loras.
+  virtual std::optional<int64_t> max_loras() const { return std::nullopt; }
 
   /// Judges and queues. After an Error the callback is never called; else it is called, in order, up to a finished
   /// output.

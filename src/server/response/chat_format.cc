@@ -27,7 +27,7 @@ Json ChatFormat::whole(std::span<const TextOutput> choices) {
     answer["choices"].push_back(choice_json(i, choices[i]));
     usages.push_back(choices[i].usage);
   }
-  answer["usage"] = usage_json(usages);
+  answer["usage"] = usage(usages);
   answer["prompt_logprobs"] =
       prompt_logprobs_ ? prompt_logprobs_json(choices[0].prompt_logprobs, info_.token_name) : Json(nullptr);
   if (info_.return_token_ids) answer["prompt_token_ids"] = info_.prompts[0];

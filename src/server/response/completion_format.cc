@@ -37,7 +37,7 @@ Json CompletionFormat::whole(std::span<const TextOutput> choices) {
     answer["choices"].push_back(std::move(choice));
     usages.push_back(choices[i].usage);
   }
-  answer["usage"] = usage_json(usages);
+  answer["usage"] = usage(usages);
   return answer;
 }
 

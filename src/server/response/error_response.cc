@@ -15,6 +15,8 @@ const char* type_name(int status) {
   switch (status) {
     case 401:
       return "AuthenticationError";
+    case 403:
+      return "PermissionDeniedError";
     case 404:
       return "NotFoundError";
     case 500:

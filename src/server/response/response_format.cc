@@ -61,14 +61,23 @@ Json ResponseFormat::envelope(const char* object) const {
           {"choices", Json::array()}};
 }
 
+Json ResponseFormat::usage(std::span<const RequestUsage> usages) const {
+  Json json = usage_json(usages);
+  if (info_.adapter_id != 0) {
+    json["lora_name"] = info_.model;
+    json["lora_int_id"] = info_.adapter_id;
+  }
+  return json;
+}
+
 void ResponseFormat::add_chunk_usage(Json& chunk, const RequestUsage& usage) const {
   if (!info_.include_usage) return;
-  chunk["usage"] = info_.continuous_usage_stats ? usage_json({&usage, 1}) : Json(nullptr);
+  chunk["usage"] = info_.continuous_usage_stats ? this->usage({&usage, 1}) : Json(nullptr);
 }
 
 Json ResponseFormat::usage_chunk(std::span<const RequestUsage> usages) const {
   Json chunk = envelope(chunk_object());
-  chunk["usage"] = usage_json(usages);
+  chunk["usage"] = usage(usages);
   return chunk;
 }
 

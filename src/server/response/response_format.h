@@ -18,6 +18,7 @@ struct ResponseInfo {
   std::string id;
   int64_t created = 0;  ///< seconds since 1970
   std::string model;
+  uint64_t adapter_id = 0;                    ///< of the load that answers; 0: the base model
   std::vector<std::vector<int32_t>> prompts;  ///< token ids, one list per choice
   bool return_token_ids = false;
   bool include_usage = false;
@@ -47,6 +48,8 @@ class ResponseFormat {
   virtual const char* chunk_object() const = 0;
   /// {id, object, created, model, choices: []}
   nlohmann::ordered_json envelope(const char* object) const;
+  /// The numbers of the choices, summed, and which load of an adapter they are of.
+  nlohmann::ordered_json usage(std::span<const RequestUsage> usages) const;
   /// Adds `usage` to a chunk as the stream options ask: null, the numbers so far, or not at all.
   void add_chunk_usage(nlohmann::ordered_json& chunk, const RequestUsage& usage) const;
 

@@ -12,18 +12,28 @@ namespace quire {
 
 namespace {
 
-Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
-  QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
-  QUIRE_ASSIGN_OR_RETURN(const ChatRequest request, parse_chat_request(body, context.backend.rules()));
-  if (const auto model = resolve_model(context, request.model); !model.ok()) return model.error();
+Status generate(ServerContext& context, const ChatRequest& request, const ModelChoice& model,
+                const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, context.backend.encode_chat(request.prompt));
   if (ids.empty()) return invalid_argument("The chat template renders these messages to an empty prompt.", "messages");
   std::vector<std::vector<int32_t>> prompts;
   prompts.push_back(std::move(ids));
-  QUIRE_ASSIGN_OR_RETURN(ResponseInfo info, make_response_info(context, http, request, "chatcmpl", std::move(prompts)));
+  QUIRE_ASSIGN_OR_RETURN(ResponseInfo info,
+                         make_response_info(context, model, request, "chatcmpl", std::move(prompts)));
   auto format =
       std::make_unique<ChatFormat>(std::move(info), request.logprobs, request.sampling.prompt_logprobs.has_value());
-  start_generation(context, request, std::move(format), writer);
+  start_generation(context, model, request, std::move(format), writer);
+  return {};
+}
+
+Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
+  QUIRE_ASSIGN_OR_RETURN(ChatRequest parsed, parse_chat_request(body, context.backend.rules()));
+  const auto request = std::make_shared<ChatRequest>(std::move(parsed));
+  request->request_id = choose_request_id(request->request_id, http.header("X-Request-Id"));
+  with_model(context, request->model, writer, [&context, request, writer](const ModelChoice& model) {
+    return generate(context, *request, model, writer);
+  });
   return {};
 }
 

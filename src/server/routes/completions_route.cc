@@ -31,15 +31,24 @@ Result<std::vector<std::vector<int32_t>>> tokenize(const ServingBackend& backend
   return prompts;
 }
 
-Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
-  QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
-  QUIRE_ASSIGN_OR_RETURN(CompletionRequest request, parse_completion_request(body, context.backend.rules()));
-  if (const auto model = resolve_model(context, request.model); !model.ok()) return model.error();
+Status generate(ServerContext& context, CompletionRequest& request, const ModelChoice& model,
+                const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(auto prompts, tokenize(context.backend, request));
-  QUIRE_ASSIGN_OR_RETURN(ResponseInfo info, make_response_info(context, http, request, "cmpl", std::move(prompts)));
+  QUIRE_ASSIGN_OR_RETURN(ResponseInfo info, make_response_info(context, model, request, "cmpl", std::move(prompts)));
   auto format = std::make_unique<CompletionFormat>(std::move(info), request.sampling.logprobs.has_value(),
                                                    request.sampling.prompt_logprobs.has_value());
-  start_generation(context, request, std::move(format), writer);
+  start_generation(context, model, request, std::move(format), writer);
+  return {};
+}
+
+Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
+  QUIRE_ASSIGN_OR_RETURN(CompletionRequest parsed, parse_completion_request(body, context.backend.rules()));
+  const auto request = std::make_shared<CompletionRequest>(std::move(parsed));
+  request->request_id = choose_request_id(request->request_id, http.header("X-Request-Id"));
+  with_model(context, request->model, writer, [&context, request, writer](const ModelChoice& model) {
+    return generate(context, *request, model, writer);
+  });
   return {};
 }
 

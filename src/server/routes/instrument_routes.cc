@@ -22,7 +22,7 @@ void serve_version(ServerContext& context, const HttpRequest&, const std::shared
 void serve_metrics(ServerContext& context, const HttpRequest&, const std::shared_ptr<ResponseWriter>& writer) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = context.metrics->serialize(context.backend.stats());
+  response.body = context.metrics->serialize(context.backend.stats(), &context.backend);
   writer->send(std::move(response));
 }
 

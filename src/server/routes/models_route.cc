@@ -4,6 +4,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "server/model_choice.h"
 #include "server/protocol/json_input.h"
 #include "server/response/error_response.h"
 #include "server/routes/routes.h"
@@ -29,18 +30,27 @@ Json permission(const ServerContext& context, const std::string& name) {
           {"is_blocking", false}};
 }
 
-Json model_json(const ServerContext& context, const std::string& name) {
+Json model_json(const ServerContext& context, const std::string& name, const std::string& root, Json parent) {
   Json model = {{"id", name},
                 {"object", "model"},
                 {"created", context.started},
                 {"owned_by", "quire"},
-                {"root", context.backend.model_root()},
-                {"parent", nullptr},
+                {"root", root},
+                {"parent", std::move(parent)},
                 {"max_model_len", context.backend.limits().max_model_len},
                 {"vocab_size", context.backend.rules().vocab_size}};
   model["permission"] = Json::array();
   model["permission"].push_back(permission(context, name));
   return model;
+}
+
+Json base_json(const ServerContext& context, const std::string& name) {
+  return model_json(context, name, context.backend.model_root(), nullptr);
+}
+
+Json adapter_json(const ServerContext& context, const AdapterSpec& spec) {
+  const std::string& base = spec.base_model_name;
+  return model_json(context, spec.name, spec.path, base.empty() ? context.model_names.front() : base);
 }
 
 int hex_digit(char c) {
@@ -75,7 +85,14 @@ void send_json(const Json& json, const std::shared_ptr<ResponseWriter>& writer) 
 
 void serve_models(ServerContext& context, const HttpRequest&, const std::shared_ptr<ResponseWriter>& writer) {
   Json data = Json::array();
-  for (const std::string& name : context.model_names) data.push_back(model_json(context, name));
+  for (const std::string& name : context.model_names) data.push_back(base_json(context, name));
+  if (const AdapterCatalog* adapters = context.backend.adapters()) {
+    for (const AdapterListing& row : adapters->list()) {
+      Json model = adapter_json(context, row.spec);
+      model["lora_int_id"] = row.id ? Json(*row.id) : Json(nullptr);
+      data.push_back(std::move(model));
+    }
+  }
   send_json({{"object", "list"}, {"data", std::move(data)}}, writer);
 }
 
@@ -83,7 +100,9 @@ void serve_model(ServerContext& context, const HttpRequest& request, const std::
   constexpr std::string_view kPrefix = "/v1/models/";
   const auto name = resolve_model(context, percent_decoded(std::string_view(request.path).substr(kPrefix.size())));
   if (!name.ok()) return writer->send(error_response(name.error()));
-  send_json(model_json(context, name.value()), writer);
+  const AdapterCatalog* const adapters = context.backend.adapters();
+  const auto spec = adapters != nullptr ? adapters->find(*name) : std::nullopt;
+  send_json(spec ? adapter_json(context, *spec) : base_json(context, *name), writer);
 }
 
 }  // namespace quire

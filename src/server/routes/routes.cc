@@ -28,9 +28,12 @@ Router::Handler inline_handler(ServerContext& context, Serve serve) {
   };
 }
 
-Router::Handler pooled_handler(ServerContext& context, Serve serve) {
-  return [&context, serve](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
-    if (context.draining.load()) return writer->send(error_response(503, "The server is shutting down."));
+enum class Draining : uint8_t { kRefuse, kAnswer };
+
+Router::Handler pooled_handler(ServerContext& context, Serve serve, Draining draining = Draining::kRefuse) {
+  return [&context, serve, draining](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+    if (draining == Draining::kRefuse && context.draining.load())
+      return writer->send(error_response(503, "The server is shutting down."));
     const auto shared_request = std::make_shared<HttpRequest>(std::move(request));
     const bool queued = context.pool.submit(
         [&context, serve, shared_request, writer] { guarded(serve, context, *shared_request, writer); });
@@ -46,8 +49,10 @@ Router make_router(ServerContext& context) {
   router.add("POST", "/v1/chat/completions", pooled_handler(context, serve_chat_completions));
   router.add("POST", "/tokenize", pooled_handler(context, serve_tokenize));
   router.add("POST", "/detokenize", pooled_handler(context, serve_detokenize));
-  router.add("GET", "/v1/models", inline_handler(context, serve_models));
-  router.add_prefix("GET", "/v1/models/", inline_handler(context, serve_model));
+  router.add("POST", "/v1/load_lora_adapter", pooled_handler(context, serve_load_lora_adapter));
+  router.add("POST", "/v1/unload_lora_adapter", pooled_handler(context, serve_unload_lora_adapter));
+  router.add("GET", "/v1/models", pooled_handler(context, serve_models, Draining::kAnswer));
+  router.add_prefix("GET", "/v1/models/", pooled_handler(context, serve_model, Draining::kAnswer));
   router.add("GET", "/health", inline_handler(context, serve_health));
   router.add("GET", "/ping", inline_handler(context, serve_health));
   router.add("POST", "/ping", inline_handler(context, serve_health));

@@ -10,8 +10,8 @@
 
 namespace quire {
 
-/// All routes. The context must outlive the router. Handlers that parse, render or tokenize run on the context's pool;
-/// the others answer on the IO thread.
+/// All routes. The context must outlive the router. Handlers that parse, render, tokenize or look at the disk run on
+/// the context's pool; the others answer on the IO thread.
 Router make_router(ServerContext& context);
 
 void serve_completions(ServerContext& context, const HttpRequest& request,
@@ -23,6 +23,10 @@ void serve_detokenize(ServerContext& context, const HttpRequest& request,
                       const std::shared_ptr<ResponseWriter>& writer);
 void serve_models(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 void serve_model(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
+void serve_load_lora_adapter(ServerContext& context, const HttpRequest& request,
+                             const std::shared_ptr<ResponseWriter>& writer);
+void serve_unload_lora_adapter(ServerContext& context, const HttpRequest& request,
+                               const std::shared_ptr<ResponseWriter>& writer);
 void serve_health(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 void serve_version(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 void serve_metrics(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);

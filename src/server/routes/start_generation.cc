@@ -2,6 +2,7 @@
 #include "server/routes/start_generation.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -56,13 +57,14 @@ Generation::Observer metrics_observer(ServerContext& context, size_t choices, co
 
 }  // namespace
 
-Result<ResponseInfo> make_response_info(const ServerContext& context, const HttpRequest& request,
+Result<ResponseInfo> make_response_info(const ServerContext& context, const ModelChoice& model,
                                         const GenerationFields& fields, const char* id_prefix,
                                         std::vector<std::vector<int32_t>> prompts) {
   QUIRE_RETURN_IF_ERROR(judge_logprobs(context.backend, fields, prompts));
   ResponseInfo info;
-  QUIRE_ASSIGN_OR_RETURN(info.model, resolve_model(context, fields.model));
-  info.id = fmt::format("{}-{}", id_prefix, choose_request_id(fields.request_id, request.header("X-Request-Id")));
+  info.model = model.name;
+  info.adapter_id = model.adapter != nullptr ? model.adapter->id : 0;
+  info.id = fmt::format("{}-{}", id_prefix, fields.request_id);
   info.created = unix_time();
   info.prompts = std::move(prompts);
   info.return_token_ids = fields.return_token_ids;
@@ -72,8 +74,8 @@ Result<ResponseInfo> make_response_info(const ServerContext& context, const Http
   return info;
 }
 
-void start_generation(ServerContext& context, const GenerationFields& fields, std::unique_ptr<ResponseFormat> format,
-                      const std::shared_ptr<ResponseWriter>& writer) {
+void start_generation(ServerContext& context, const ModelChoice& model, const GenerationFields& fields,
+                      std::unique_ptr<ResponseFormat> format, const std::shared_ptr<ResponseWriter>& writer) {
   const ResponseInfo& info = format->info();
   std::vector<TextRequest> requests;
   for (const std::vector<int32_t>& prompt : info.prompts) {
@@ -84,10 +86,15 @@ void start_generation(ServerContext& context, const GenerationFields& fields, st
     request.sampling = fields.sampling;
     request.priority = fields.priority;
     request.cache_salt = fields.cache_salt;
+    request.adapter = model.adapter;
     requests.push_back(std::move(request));
   }
   const HttpHeaders headers = {{"X-Request-Id", info.id.substr(info.id.find('-') + 1)}};
   const size_t choices = requests.size();
+  if (model.adapter != nullptr) {
+    context.metrics->count_adapter_requests(model.name, static_cast<int64_t>(choices));
+    spdlog::debug("Request {}: LoRA adapter '{}', load {}", info.id, model.name, model.adapter->id);
+  }
   Generation::start(context.backend, context.answer_pool, std::move(requests), std::move(format), writer, fields.stream,
                     headers, metrics_observer(context, choices, fields.sampling));
 }

@@ -1,6 +1,7 @@
 // POST /tokenize and POST /detokenize.
 #include <nlohmann/json.hpp>
 
+#include "server/model_choice.h"
 #include "server/protocol/json_input.h"
 #include "server/protocol/tokenize_request.h"
 #include "server/response/error_response.h"

@@ -58,6 +58,7 @@ class FakeBackend final : public ServingBackend {
   }
   bool healthy() const override { return is_healthy; }
   std::string model_root() const override { return "fake"; }
+  AdapterCatalog* adapters() const override { return catalog.get(); }
 
   Status submit(TextRequest request, TextCallback callback) override {
     if (request.prompt.size() >= 4096) {
@@ -66,6 +67,7 @@ class FakeBackend final : public ServingBackend {
     const std::lock_guard lock(mutex_);
     aborted_[request.id] = false;
     ++stats_.running;
+    if (request.adapter) stats_.adapters = {{request.adapter->id, 1, 0}};
     threads_.emplace_back([this, request, callback] { play(request, callback); });
     return {};
   }
@@ -75,6 +77,7 @@ class FakeBackend final : public ServingBackend {
   }
 
   bool has_template = true;
+  std::unique_ptr<AdapterCatalog> catalog;  ///< none: no adapters
   std::atomic<bool> is_healthy{true};
 
  private:
@@ -103,7 +106,9 @@ class FakeBackend final : public ServingBackend {
     }
   }
   static void add_token(TextOutput& output, const TextRequest& request, int64_t position) {
-    const int32_t id = request.prompt[static_cast<size_t>(position) % request.prompt.size()];
+    // An adapter answers with the first letter of its name.
+    const int32_t id = request.adapter ? request.adapter->name[0]
+                                       : request.prompt[static_cast<size_t>(position) % request.prompt.size()];
     output.text = std::string(1, static_cast<char>(id));
     output.token_ids = {id};
     if (!request.sampling.logprobs) return;

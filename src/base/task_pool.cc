@@ -1,5 +1,5 @@
 // The pool's queue and threads.
-#include "server/task_pool.h"
+#include "base/task_pool.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,4 +1,4 @@
-// A few threads for work that is too long for an IO thread: parsing bodies, rendering templates, tokenizing.
+// A few threads for work that is too long for the thread that it comes up on: parsing, tokenizing, loading adapters.
 #pragma once
 
 #include <condition_variable>
