@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/adapter_flags.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_set.h"
@@ -52,10 +53,16 @@ void add_flags(FlagSet& flags, Arguments& a, bool chat) {
       .value("--model", "PATH", "Load this model here, with the flags below, instead of asking a server",
              into(&a.engine.config.model));
   add_engine_flags(flags, a.engine);
+  add_lora_path_flag(flags, a.text.lora);
   add_log_flags(flags, a.log);
 }
 
-std::unique_ptr<TextBackend> open_backend(const Arguments& a) {
+std::unique_ptr<TextBackend> open_backend(Arguments& a) {
+  if (a.text.lora.size() > 1) throw FlagError("--lora takes one adapter here.");
+  if (!a.text.lora.empty() && a.engine.config.model.empty()) {
+    throw FlagError("--lora loads an adapter onto --model PATH; a server's adapter is asked for with --model-name.");
+  }
+  if (!a.text.lora.empty()) a.engine.config.lora.enabled = true;
   if (!a.engine.config.model.empty()) {
     if (!a.model_name.empty()) throw FlagError("--model-name is a server's model, --model one to load here: give one.");
     check_engine_arguments(a.engine);
@@ -165,7 +172,7 @@ bool answer_turn(const Arguments& a, TextBackend& backend, Conversation& convers
   return ok;
 }
 
-int run_chat(const Arguments& a) {
+int run_chat(Arguments& a) {
   const LogSetup log(a.log);
   const std::unique_ptr<TextBackend> backend = open_backend(a);
   Conversation conversation(a.system_prompt);
@@ -180,7 +187,7 @@ int run_chat(const Arguments& a) {
   return 0;
 }
 
-int run_complete(const Arguments& a) {
+int run_complete(Arguments& a) {
   const LogSetup log(a.log);
   const std::unique_ptr<TextBackend> backend = open_backend(a);
   const auto complete = [&](const std::string& prompt) {
@@ -194,7 +201,7 @@ int run_complete(const Arguments& a) {
   return 0;
 }
 
-Command add_command(CLI::App& parent, const char* name, const char* help, int (*run)(const Arguments&), bool chat) {
+Command add_command(CLI::App& parent, const char* name, const char* help, int (*run)(Arguments&), bool chat) {
   CLI::App* const app = parent.add_subcommand(name, help);
   const auto arguments = std::make_shared<Arguments>();
   arguments->log.level = "warning";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/adapter_flags.h"
 #include "cli/flag_values.h"
 #include "cli/unbuilt_flags.h"
 
@@ -97,11 +98,13 @@ void add_engine_flags(FlagSet& flags, EngineArguments& arguments) {
   add_model_flags(flags, arguments);
   add_cache_flags(flags, arguments.config);
   add_scheduler_flags(flags, arguments.config);
+  add_lora_engine_flags(flags, arguments.config.lora);
   add_unbuilt_engine_flags(flags);
 }
 
 void check_engine_arguments(const EngineArguments& arguments) {
   const EngineConfig& config = arguments.config;
+  check_lora_arguments(config.lora);
   if (config.max_num_batched_tokens && config.max_num_seqs && *config.max_num_batched_tokens < *config.max_num_seqs) {
     throw FlagError(fmt::format(
         "--max-num-batched-tokens {} is less than --max-num-seqs {}: each running request needs a token of every step.",

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/adapter_flags.h"
 #include "cli/interrupt.h"
 #include "cli/local_model.h"
 #include "cli/text_backend.h"
@@ -22,7 +23,10 @@ struct Inbox {
 
 class LocalBackend : public TextBackend {
  public:
-  LocalBackend(std::unique_ptr<AsyncLlm> llm, TextOptions options) : llm_(std::move(llm)), options_(options) {}
+  LocalBackend(std::unique_ptr<AsyncLlm> llm, TextOptions options)
+      : llm_(std::move(llm)), options_(std::move(options)) {
+    for (AdapterLease& lease : load_adapters(*llm_, specs_of_paths(options_.lora))) adapter_ = std::move(lease);
+  }
 
   std::string model_name() const override { return llm_->engine_config().model; }
 
@@ -47,12 +51,13 @@ class LocalBackend : public TextBackend {
     if (options_.temperature) sampling.temperature = *options_.temperature;
     const std::string id = "chat-" + std::to_string(next_id_++);
     const auto inbox = std::make_shared<Inbox>();
-    QUIRE_RETURN_IF_ERROR(llm_->submit({.id = id, .prompt = std::move(prompt), .sampling = std::move(sampling)},
-                                       [inbox](TextOutput&& output) {
-                                         const std::lock_guard lock(inbox->mutex);
-                                         inbox->outputs.push_back(std::move(output));
-                                         inbox->changed.notify_one();
-                                       }));
+    QUIRE_RETURN_IF_ERROR(
+        llm_->submit({.id = id, .prompt = std::move(prompt), .sampling = std::move(sampling), .adapter = adapter_},
+                     [inbox](TextOutput&& output) {
+                       const std::lock_guard lock(inbox->mutex);
+                       inbox->outputs.push_back(std::move(output));
+                       inbox->changed.notify_one();
+                     }));
     const InterruptGuard guard;
     bool aborted = false;
     while (true) {
@@ -80,6 +85,7 @@ class LocalBackend : public TextBackend {
 
   std::unique_ptr<AsyncLlm> llm_;
   TextOptions options_;
+  AdapterLease adapter_;  ///< nullptr: the model alone
   int64_t next_id_ = 0;
 };
 

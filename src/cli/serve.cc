@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "cli/adapter_flags.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_set.h"
@@ -23,6 +26,7 @@ struct Arguments {
   ServerArguments server;
   LogArguments log;
   std::string model_flag;
+  std::vector<std::string> lora_modules;
 };
 
 /// The positional MODEL; vLLM's older spelling --model says the same.
@@ -36,15 +40,31 @@ void settle_model(Arguments& a) {
     throw FlagError("'quire serve' needs a model: quire serve PATH, a Hugging Face folder or a .gguf file.");
 }
 
+/// The names that requests may use for the model itself; adapters may not take them.
+std::vector<std::string> base_names(const Arguments& a) {
+  const std::vector<std::string>& names = a.server.options.served_model_names;
+  return names.empty() ? std::vector<std::string>{a.engine.config.model} : names;
+}
+
+void load_lora_modules(AsyncLlm& llm, const Arguments& a, const std::vector<AdapterSpec>& specs) {
+  if (llm.adapters() == nullptr) return;
+  llm.adapters()->reserve_names(base_names(a));
+  load_adapters(llm, specs);
+}
+
 int run(Arguments& a) {
   settle_model(a);
+  check_lora_arguments(a.engine.config.lora, a.lora_modules);
   check_engine_arguments(a.engine);
+  std::vector<AdapterSpec> adapters;
+  for (const std::string& text : a.lora_modules) adapters.push_back(parse_lora_module(text));
   settle_api_keys(a.server);
   if (a.server.disable_log_stats) a.server.options.stats_interval = std::chrono::hours(24 * 365);
   const LogSetup log(a.log);
   spdlog::info("quire {}", version());
   const auto begin = std::chrono::steady_clock::now();
   const std::unique_ptr<AsyncLlm> llm = start_local_model(a.engine, true);
+  load_lora_modules(*llm, a, adapters);
   spdlog::info("Ready after {:.2f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return run_server(a.server.options, *llm);
 }
@@ -59,6 +79,7 @@ Command add_serve_command(CLI::App& parent) {
   flags.group("").value("--model", "PATH", "", into(&arguments->model_flag));
   add_server_flags(flags, arguments->server);
   add_engine_flags(flags, arguments->engine);
+  add_lora_server_flags(flags, arguments->engine.config.lora, arguments->lora_modules);
   add_log_flags(flags, arguments->log);
   return {app, [arguments] { return run(*arguments); }};
 }

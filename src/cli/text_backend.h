@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/engine_flags.h"
@@ -24,6 +25,7 @@ using TextSink = std::function<void(const std::string& text)>;
 struct TextOptions {
   std::optional<int64_t> max_tokens;
   std::optional<double> temperature;
+  std::vector<std::string> lora;  ///< at most one: the adapter to load onto a model in this process
 };
 
 class TextBackend {

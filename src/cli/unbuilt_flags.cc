@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::string_view kOneProcess =
     "is not built: quire runs a model in one process, over its threads (--threads)";
-constexpr std::string_view kNoLora = "is not built: LoRA adapters cannot be served yet";
 constexpr std::string_view kNoSpeculation = "is not built: speculative decoding is missing";
 constexpr std::string_view kNoTransfer = "is not built: KV pages stay in this process";
 constexpr std::string_view kNoTls = "is not built: quire speaks plain HTTP, so put a TLS proxy in front of it";
@@ -28,12 +27,10 @@ const UnbuiltFlag kEngineFlags[] = {
     {"--master-addr", true, {"127.0.0.1"}, kOneProcess},
     {"--master-port", true, {"29501"}, kOneProcess},
     {"--headless", false, {}, kOneProcess},
-    {"--enable-lora", false, {}, kNoLora},
-    {"--max-loras", true, {}, kNoLora},
-    {"--max-lora-rank", true, {}, kNoLora},
-    {"--max-cpu-loras", true, {}, kNoLora},
-    {"--lora-dtype", true, {"auto"}, kNoLora},
-    {"--fully-sharded-loras", false, {}, kNoLora},
+    {"--fully-sharded-loras", false, {}, kOneProcess},
+    {"--lora-target-modules", true, {}, "is not built: an adapter is used on every module that it has weights for"},
+    {"--default-mm-loras", true, {}, "does not apply: the models are text only"},
+    {"--enable-tower-connector-lora", false, {}, "does not apply: the models are text only"},
     {"--speculative-config", true, {}, kNoSpeculation},
     {"--spec-method", true, {}, kNoSpeculation},
     {"--spec-model", true, {}, kNoSpeculation},
@@ -108,7 +105,6 @@ const UnbuiltFlag kServerFlags[] = {
     {"--api-server-count", true, {"1"}, "is not built: one process serves"},
     {"--middleware", true, {}, "is not built: quire loads no Python"},
     {"--root-path", true, {}, "is not built: let the proxy strip the prefix"},
-    {"--lora-modules", true, {}, kNoLora},
     {"--enable-log-requests", false, {}, "is not built: single requests are not logged"},
     {"--enable-log-outputs", false, {}, "is not built: outputs are not logged"},
     {"--max-log-len", true, {}, "does not apply: prompts are not logged"},

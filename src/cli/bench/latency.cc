@@ -35,7 +35,7 @@ Samples measure(AsyncLlm& llm, const Arguments& a) {
     const auto prompts =
         random_prompts(a.batch_size, a.offline.shape,
                        static_cast<uint64_t>(a.offline.engine.config.seed) * 1'000'003 + static_cast<uint64_t>(i));
-    const BatchTimes batch = run_batch(llm, prompts, a.offline.temperature);
+    const BatchTimes batch = run_batch(llm, prompts, a.offline.temperature, a.offline.adapters);
     bar.update(i + 1);
     if (i < a.warmups) continue;
     const BatchPhases phases = split_phases(batch);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/adapter_flags.h"
 #include "cli/bench/offline_load.h"
 #include "cli/local_model.h"
 
@@ -19,11 +20,13 @@ void add_offline_flags(FlagSet& flags, OfflineArguments& a) {
       .flag("--disable-tqdm", "No progress bar", &a.disable_progress);
   flags.group("Model").value("--model", "PATH", "A Hugging Face folder or a .gguf file", into(&a.engine.config.model));
   add_engine_flags(flags, a.engine);
+  flags.group("LoRA").list("--lora", "PATH", "Folders of LoRA adapters that the prompts take in turn", &a.lora);
   add_log_flags(flags, a.log);
 }
 
 std::unique_ptr<AsyncLlm> start_offline(OfflineArguments& a) {
   if (a.engine.config.model.empty()) throw FlagError("The benchmark needs a model: give one with --model PATH.");
+  if (!a.lora.empty()) a.engine.config.lora.enabled = true;
   check_engine_arguments(a.engine);
   const LogSetup log(a.log);
   std::unique_ptr<AsyncLlm> llm = start_local_model(a.engine, true);
@@ -32,6 +35,7 @@ std::unique_ptr<AsyncLlm> start_offline(OfflineArguments& a) {
     throw StartupError(fmt::format("--input-len and --output-len make {} tokens, but the model's context has {}",
                                    length, llm->limits().max_model_len));
   }
+  a.adapters = load_adapters(*llm, specs_of_paths(a.lora));
   draw_from_vocabulary(a.shape, llm->limits().vocab_size);
   return llm;
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/async_llm.h"
 #include "cli/bench/random_prompts.h"
@@ -16,6 +17,8 @@ struct OfflineArguments {
   LogArguments log{"warning"};
   PromptShape shape;
   double temperature = 0;
+  std::vector<std::string> lora;       ///< --lora
+  std::vector<AdapterLease> adapters;  ///< loaded from there
   std::string output_json;
   bool disable_progress = false;
 };

@@ -35,7 +35,8 @@ void take(Ledger& ledger, size_t index, double now, const TextOutput& output) {
 
 }  // namespace
 
-BatchTimes run_batch(AsyncLlm& llm, const std::vector<RandomPrompt>& prompts, double temperature) {
+BatchTimes run_batch(AsyncLlm& llm, const std::vector<RandomPrompt>& prompts, double temperature,
+                     const std::vector<AdapterLease>& adapters) {
   const auto ledger = std::make_shared<Ledger>();
   ledger->times.requests.resize(prompts.size());
   static int64_t batch = 0;
@@ -53,7 +54,8 @@ BatchTimes run_batch(AsyncLlm& llm, const std::vector<RandomPrompt>& prompts, do
     const Status status =
         llm.submit({.id = "bench-" + std::to_string(batch) + "-" + std::to_string(i),
                     .prompt = prompts[i].ids,
-                    .sampling = sampling},
+                    .sampling = sampling,
+                    .adapter = adapters.empty() ? nullptr : adapters[i % adapters.size()]},
                    [ledger, i, begin](TextOutput&& output) {
                      take(*ledger, i, std::chrono::duration<double>(steady_clock::now() - begin).count(), output);
                    });

@@ -20,9 +20,11 @@ struct BatchTimes {
   std::vector<TokenTimes> requests;
 };
 
-/// Submits all prompts at once and waits for their ends, EOS ignored. Throws StartupError with the sentence of the
+/// Submits all prompts at once and waits for their ends, EOS ignored. They take `adapters` in turn; none: the model
+/// alone. Throws StartupError with the sentence of the
 /// first request that failed.
-BatchTimes run_batch(AsyncLlm& llm, const std::vector<RandomPrompt>& prompts, double temperature);
+BatchTimes run_batch(AsyncLlm& llm, const std::vector<RandomPrompt>& prompts, double temperature,
+                     const std::vector<AdapterLease>& adapters = {});
 
 /// The parts of a batch's time.
 struct BatchPhases {

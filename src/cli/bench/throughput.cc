@@ -36,10 +36,11 @@ std::string engine_shares(const EngineStats& before, const EngineStats& after) {
 int run(Arguments& a) {
   const std::unique_ptr<AsyncLlm> llm = start_offline(a.offline);
   const uint64_t seed = static_cast<uint64_t>(a.offline.engine.config.seed);
-  if (a.warmups > 0) run_batch(*llm, random_prompts(a.warmups, a.offline.shape, ~seed), a.offline.temperature);
+  if (a.warmups > 0)
+    run_batch(*llm, random_prompts(a.warmups, a.offline.shape, ~seed), a.offline.temperature, a.offline.adapters);
   const auto prompts = random_prompts(a.num_prompts, a.offline.shape, seed);
   const EngineStats before = llm->stats();
-  const BatchTimes batch = run_batch(*llm, prompts, a.offline.temperature);
+  const BatchTimes batch = run_batch(*llm, prompts, a.offline.temperature, a.offline.adapters);
   const EngineStats after = llm->stats();
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;

@@ -64,7 +64,23 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
        "--long-prefill-token-threshold 2048 is more than --max-model-len 1024."},
       {{"serve", "m", "-tp", "2"},
        "--tensor-parallel-size 2 is not built: quire runs a model in one process, over its threads (--threads)."},
-      {{"serve", "m", "--enable-lora"}, "--enable-lora is not built: LoRA adapters cannot be served yet."},
+      {{"serve", "m", "--fully-sharded-loras"},
+       "--fully-sharded-loras is not built: quire runs a model in one process, over its threads (--threads)."},
+      {{"serve", "m", "--lora-target-modules", "q_proj"},
+       "--lora-target-modules q_proj is not built: an adapter is used on every module that it has weights for."},
+      {{"serve", "m", "--max-loras", "2"}, "--max-loras needs --enable-lora."},
+      {{"serve", "m", "--lora-modules", "a=b"}, "--lora-modules needs --enable-lora."},
+      {{"serve", "m", "--lora-dir", "d"}, "--lora-dir needs --enable-lora."},
+      {{"serve", "m", "--enable-lora", "--max-loras", "0"}, "--max-loras: 0 is below the least value, 1."},
+      {{"serve", "m", "--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2"},
+       "--max-cpu-loras 2 is less than --max-loras 4: a step's adapters must all be in memory."},
+      {{"serve", "m", "--enable-lora", "--lora-dtype", "float16"},
+       "--lora-dtype float16 is not built: adapters keep the type that their files have (auto)."},
+      {{"serve", "m", "--enable-lora", "--lora-modules", "name"}, "--lora-modules: 'name' is not NAME=PATH."},
+      {{"serve", "m", "--enable-lora", "--lora-modules", R"({"name": "a"})"},
+       R"(--lora-modules: {"name": "a"} lacks name or path: give NAME=PATH or JSON such as {"name": "a", "path": "/adapters/a"}.)"},
+      {{"chat", "--lora", "p"},
+       "--lora loads an adapter onto --model PATH; a server's adapter is asked for with --model-name."},
       {{"serve", "--gpu_memory_utilization", "0.9", "m"},
        "--gpu-memory-utilization 0.9 does not apply: quire computes on the CPU, so give the cache's size with "
        "--kv-cache-memory-bytes."},
@@ -104,7 +120,7 @@ TEST(Program, HelpListsCommandsAndGroups) {
   }
   const Outcome serve = run({"serve", "--help"});
   EXPECT_EQ(serve.code, 0);
-  for (const char* heading : {"Server:", "Model:", "KV cache:", "Scheduler:", "Log:"}) {
+  for (const char* heading : {"Server:", "Model:", "KV cache:", "Scheduler:", "LoRA:", "Log:"}) {
     EXPECT_THAT(serve.out, testing::HasSubstr(heading));
   }
   EXPECT_THAT(serve.out, testing::Not(testing::HasSubstr("--tensor-parallel-size")));
