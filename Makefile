@@ -30,6 +30,7 @@ fuzz:
 
 soak: build
 	python3 tests/soak/soak.py build/bin/quire
+	python3 tests/soak/soak.py build/bin/quire --adapter-cycles 2000
 
 clean:
 	rm -rf build build-*

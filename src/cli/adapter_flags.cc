@@ -17,11 +17,11 @@ void add_lora_engine_flags(FlagSet& flags, LoraConfig& config) {
              "Adapters to keep in memory: beyond, the longest unused idle one leaves and is read again on its next use "
              "(default: no limit)",
              into(&config.max_cpu_loras, 1))
-      .value("--lora-dtype", "auto", "Storage type of adapters: auto is each adapter's own (default: auto)",
+      .value("--lora-dtype", "auto", "Storage type of adapters: auto is that of the model's weights (default: auto)",
              [](const std::string& text) -> Status {
                if (text == "auto") return {};
                throw FlagError(fmt::format(
-                   "--lora-dtype {} is not built: adapters keep the type that their files have (auto).", text));
+                   "--lora-dtype {} is not built: adapters are stored as the model's weights are (auto).", text));
              });
 }
 

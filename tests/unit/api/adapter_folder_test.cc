@@ -44,7 +44,7 @@ TEST_F(AdapterFolderTest, NamesThatLeadElsewhereAreNotFound) {
   const AdapterFolder folder(base_ / "root");
   add(base_ / "root" / ".hidden");
   add(base_ / "root" / "a" / "b");
-  for (const std::string name :
+  for (const std::string& name :
        {std::string(".."), std::string("../outside/secret"), std::string("a/b"), std::string("one/"),
         std::string("/one"), std::string("one\\x"), std::string(".hidden"), std::string("."), std::string(),
         std::string("one\0", 4), (base_ / "outside" / "secret").string(), std::string(5000, 'x'),

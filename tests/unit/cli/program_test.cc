@@ -75,7 +75,7 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
       {{"serve", "m", "--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2"},
        "--max-cpu-loras 2 is less than --max-loras 4: a step's adapters must all be in memory."},
       {{"serve", "m", "--enable-lora", "--lora-dtype", "float16"},
-       "--lora-dtype float16 is not built: adapters keep the type that their files have (auto)."},
+       "--lora-dtype float16 is not built: adapters are stored as the model's weights are (auto)."},
       {{"serve", "m", "--enable-lora", "--lora-modules", "name"}, "--lora-modules: 'name' is not NAME=PATH."},
       {{"serve", "m", "--enable-lora", "--lora-modules", R"({"name": "a"})"},
        R"(--lora-modules: {"name": "a"} lacks name or path: give NAME=PATH or JSON such as {"name": "a", "path": "/adapters/a"}.)"},
