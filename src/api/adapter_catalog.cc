@@ -22,19 +22,41 @@ void AdapterCatalog::reserve_names(const std::vector<std::string>& names) {
   state_->reserved.insert(names.begin(), names.end());
 }
 
+namespace {
+
+/// Answers a caller once: at the latest with its own end, when the loader drops what it has not begun.
+class PromisedAnswer {
+ public:
+  explicit PromisedAnswer(AdapterReady ready) : ready_(std::move(ready)) {}
+  ~PromisedAnswer() {
+    if (ready_) ready_(loader_is_closing());
+  }
+  PromisedAnswer(const PromisedAnswer&) = delete;
+  PromisedAnswer& operator=(const PromisedAnswer&) = delete;
+
+  void give(Result<AdapterLease> result) { std::exchange(ready_, nullptr)(std::move(result)); }
+
+ private:
+  AdapterReady ready_;
+};
+
+}  // namespace
+
 void AdapterCatalog::load(const AdapterSpec& spec, bool in_place, AdapterReady ready) {
+  const auto answer = std::make_shared<PromisedAnswer>(std::move(ready));
   Status status;
   {
     const std::lock_guard lock(state_->mutex);
     status = state_->judge_new(spec, in_place);
     if (status.ok()) {
-      const bool queued =
-          state_->loader->submit([state = state_, spec, in_place, ready] { state->load_new(spec, in_place, ready); });
+      const bool queued = state_->loader->submit([state = state_, spec, in_place, answer] {
+        state->load_new(spec, in_place, [answer](Result<AdapterLease> result) { answer->give(std::move(result)); });
+      });
       if (queued) return;
       status = too_many_loads();
     }
   }
-  ready(status.error());
+  answer->give(status.error());
 }
 
 void AdapterCatalog::acquire(const std::string& name, AdapterReady ready) {

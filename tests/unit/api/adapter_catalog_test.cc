@@ -223,10 +223,11 @@ TEST(AdapterCatalog, TrafficAndChangesTogether) {
   AdapterService service(LoraConfig{.max_loras = 2, .max_cpu_loras = 3}, std::chrono::microseconds(10));
   AdapterCatalog& catalog = *service.llm->adapters();
   constexpr int kNames = 6, kClients = 3, kRequests = 150;
+  for (int i = 0; i < kNames; ++i) ASSERT_TRUE(service.load("n" + std::to_string(i), "v1").ok());
   std::atomic<bool> done{false};
   std::thread changer([&] {
     std::mt19937 random(3);
-    for (int version = 1; !done; ++version) {
+    for (int version = 2; !done; ++version) {
       const std::string name = "n" + std::to_string(random() % kNames);
       if (random() % 4 == 0) {
         (void)catalog.unload(name, std::nullopt);
