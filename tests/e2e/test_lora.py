@@ -284,10 +284,12 @@ def test_updates_need_lora_and_trust(server):
 
 
 def test_metrics_name_adapters(lora):
-    tokens = stream(lora, "rslora-r16", 400)
-    next(tokens)
-    assert lora.metric("vllm:lora_requests_info", running_lora_adapters="rslora-r16", max_lora="inf") > 1e9
-    list(tokens)
+    with ThreadPoolExecutor(8) as pool:
+        streams = [pool.submit(lambda: list(stream(lora, "rslora-r16", 900))) for _ in range(8)]
+        seen = ""
+        while not all(job.done() for job in streams) and 'running_lora_adapters="rslora-r16"' not in seen:
+            seen = requests.get(lora.url + "/metrics", timeout=10).text
+        assert 'max_lora="inf",running_lora_adapters="rslora-r16",waiting_lora_adapters=""' in seen
     assert lora.metric("quire:lora_requests_total", lora_name="rslora-r16") >= 1
     assert lora.metric("quire:lora_adapters_loaded") == len(NAMES)
 
