@@ -9,6 +9,8 @@ namespace quire {
 std::optional<std::string> wrong_file_hint(std::span<const std::byte> bytes) {
   if (bytes.empty()) return "is empty; download it again";
   std::string head(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 256));
+  // A safetensors file begins with its header's length, whose bytes may be those of any other format.
+  if (head.size() > 8 && head[8] == '{' && head.compare(4, 4, std::string(4, '\0')) == 0) return std::nullopt;
   if (head.starts_with("version https://git-lfs")) {
     return "is a Git LFS pointer, not the file itself; run `git lfs pull` in the model's folder or download the file";
   }

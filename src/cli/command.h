@@ -25,6 +25,8 @@ Command add_bench_throughput_command(CLI::App& parent);
 Command add_bench_latency_command(CLI::App& parent);
 Command add_bench_serve_command(CLI::App& parent);
 Command add_bench_machine_command(CLI::App& parent);
+Command add_lora_inspect_command(CLI::App& parent);
+Command add_lora_merge_command(CLI::App& parent);
 Command add_collect_env_command(CLI::App& parent);
 
 }  // namespace quire::cli

@@ -66,7 +66,7 @@ void check_leftovers(const CLI::App& app, const std::string& path) {
 struct Program {
   CLI::App app{"quire: an engine for inference and serving of large language models.", "quire"};
   std::vector<Command> commands;
-  CLI::App* bench = nullptr;
+  std::vector<CLI::App*> groups;  ///< commands that only have subcommands
 
   Program() {
     app.set_version_flag("--version", "quire " + std::string(version()), "Print the version and end");
@@ -75,30 +75,43 @@ struct Program {
     commands.push_back(add_serve_command(app));
     commands.push_back(add_chat_command(app));
     commands.push_back(add_complete_command(app));
-    bench = app.add_subcommand("bench", "Measure throughput, latency, a server, or the machine itself");
-    bench->require_subcommand(0);
-    commands.push_back(add_bench_throughput_command(*bench));
-    commands.push_back(add_bench_latency_command(*bench));
-    commands.push_back(add_bench_serve_command(*bench));
-    commands.push_back(add_bench_machine_command(*bench));
+    CLI::App& bench = add_group("bench", "Measure throughput, latency, a server, or the machine itself");
+    commands.push_back(add_bench_throughput_command(bench));
+    commands.push_back(add_bench_latency_command(bench));
+    commands.push_back(add_bench_serve_command(bench));
+    commands.push_back(add_bench_machine_command(bench));
+    CLI::App& lora = add_group("lora", "Look into LoRA adapters, or merge one into its model");
+    commands.push_back(add_lora_inspect_command(lora));
+    commands.push_back(add_lora_merge_command(lora));
     commands.push_back(add_collect_env_command(app));
-    bench->allow_extras();
     for (Command& command : commands) {
       command.app->allow_extras();
       command.app->get_formatter()->column_width(42);
     }
   }
 
+  CLI::App& add_group(const std::string& name, const std::string& help) {
+    groups.push_back(app.add_subcommand(name, help));
+    groups.back()->require_subcommand(0);
+    groups.back()->allow_extras();
+    return *groups.back();
+  }
+
   int run(std::ostream& out) {
     check_leftovers(app, "quire");
-    if (bench->parsed()) check_leftovers(*bench, "quire bench");
+    const CLI::App* named = &app;
+    for (const CLI::App* group : groups) {
+      if (!group->parsed()) continue;
+      check_leftovers(*group, "quire " + group->get_name());
+      named = group;
+    }
     for (const Command& command : commands) {
       if (!command.app->parsed()) continue;
-      const bool nested = command.app->get_parent() == bench;
-      check_leftovers(*command.app, (nested ? "quire bench " : "quire ") + command.app->get_name());
+      const std::string prefix = named == &app ? "quire " : "quire " + named->get_name() + " ";
+      check_leftovers(*command.app, prefix + command.app->get_name());
       return command.run();
     }
-    out << (bench->parsed() ? bench : &app)->help();
+    out << named->help();
     return 2;
   }
 };

@@ -98,10 +98,8 @@ class ModuleReader {
       QUIRE_RETURN_IF_ERROR(place(tensor, *name));
     }
     if (unknown.empty()) return {};
-    std::string list = unknown[0];
-    for (size_t i = 1; i < std::min<size_t>(unknown.size(), 3); ++i) list += ", " + unknown[i];
-    if (unknown.size() > 3) list += " and " + std::to_string(unknown.size() - 3) + " more";
-    return unsupported(tensors_.description() + " has tensors that no known form of LoRA explains: " + list);
+    return unsupported(tensors_.description() +
+                       " has tensors that no known form of LoRA explains: " + list_some(unknown));
   }
 
   /// A file of one adapter has one adapter's name in its tensors' names, if any.

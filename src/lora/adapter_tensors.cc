@@ -49,6 +49,13 @@ std::string shape_text(const WeightInfo& tensor) {
   return text + "]";
 }
 
+std::string list_some(const std::vector<std::string>& names) {
+  std::string text = names[0];
+  for (size_t i = 1; i < std::min<size_t>(names.size(), 3); ++i) text += ", " + names[i];
+  if (names.size() > 3) text += " and " + std::to_string(names.size() - 3) + " more";
+  return text;
+}
+
 Result<bool> same_values(const WeightSource& source, const WeightInfo& a, const WeightInfo& b) {
   if (a.shape != b.shape) return false;
   std::vector<float> scratch_a, scratch_b;

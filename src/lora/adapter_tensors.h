@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "checkpoint/weight_source.h"
@@ -10,6 +11,9 @@ namespace quire {
 
 /// "[8, 64]".
 std::string shape_text(const WeightInfo& tensor);
+
+/// "a, b, c and 12 more" of some names; at least one.
+std::string list_some(const std::vector<std::string>& names);
 
 /// Whether two tensors of one source have the same shape and the same values.
 Result<bool> same_values(const WeightSource& source, const WeightInfo& a, const WeightInfo& b);

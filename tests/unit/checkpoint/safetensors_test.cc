@@ -88,5 +88,16 @@ TEST(Safetensors, IndexAndShardsMustAgree) {
   EXPECT_THAT(error_for(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})"), HasSubstr("both"));
 }
 
+/// 640 is 0x280: its bytes are how a pickle begins.
+TEST(SafetensorsFile, AHeadersLengthIsNoPickle) {
+  for (const size_t length : {0x280u, 0x480u}) {
+    std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    header.resize(length, ' ');
+    const std::string file = safetensors(header, std::string(4, '\0'));
+    const auto opened = SafetensorsFile::parse(test::bytes_of(file), "file");
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace quire

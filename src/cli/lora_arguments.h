@@ -1,0 +1,18 @@
+// What the commands of `quire lora` have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "checkpoint/weight_source.h"
+#include "lora/adapter_files.h"
+
+namespace quire::cli {
+
+/// Opens an adapter; FlagError names `command` when the path is missing, StartupError says what is wrong with it.
+std::shared_ptr<const AdapterFiles> open_adapter(const std::string& path, const std::string& command);
+
+/// Opens a model of a family that quire knows, without loading it.
+Checkpoint open_base_model(const std::string& path);
+
+}  // namespace quire::cli
