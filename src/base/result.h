@@ -22,7 +22,7 @@ enum class ErrorKind {
 };
 
 /// One sentence that says what is wrong, where, and what to do.
-struct Error {
+struct Error {  // NOLINT(clang-analyzer-core.uninitialized.Assign): it cannot follow a Result's variant
   ErrorKind kind = ErrorKind::kInternal;
   std::string message;
   std::string param;  ///< the request field or flag at fault; empty where there is none

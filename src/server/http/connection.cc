@@ -293,7 +293,7 @@ asio::awaitable<bool> Connection::write_all(std::string bytes) {
   co_return done == bytes.size();
 }
 
-asio::awaitable<void> Connection::refuse(int status, std::string message) {
+asio::awaitable<void> Connection::refuse(int status, const std::string& message) {
   return send_and_close(state_->callbacks.failure(status, message));
 }
 

@@ -60,7 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> read_body(Parser& parser, BodyCount& body);
   Awaitable<void> respond(std::shared_ptr<Exchange> exchange);
   Awaitable<bool> write_all(std::string bytes);
-  Awaitable<void> refuse(int status, std::string message);
+  Awaitable<void> refuse(int status, const std::string& message);
   Awaitable<void> send_and_close(HttpResponse response, bool head_only = false);
   Awaitable<void> watch();
   Awaitable<void> watchdog();

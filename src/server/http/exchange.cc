@@ -14,8 +14,8 @@ Exchange::Exchange(Framing framing, std::function<void()> wake) : framing_(frami
 void Exchange::append_head(int status, const std::string& content_type, const HttpHeaders& headers,
                            const std::string& length_line) {
   pending_ += fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
-  if (!content_type.empty()) pending_ += "Content-Type: " + content_type + "\r\n";
-  for (const auto& [name, value] : headers) pending_ += name + ": " + value + "\r\n";
+  if (!content_type.empty()) pending_ += fmt::format("Content-Type: {}\r\n", content_type);
+  for (const auto& [name, value] : headers) pending_ += fmt::format("{}: {}\r\n", name, value);
   pending_ += length_line;
   pending_ += close_ ? "Connection: close\r\n\r\n" : "Connection: keep-alive\r\n\r\n";
 }

@@ -23,7 +23,7 @@ void guarded(Serve serve, ServerContext& context, const HttpRequest& request,
 }
 
 Router::Handler inline_handler(ServerContext& context, Serve serve) {
-  return [&context, serve](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+  return [&context, serve](const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer) {
     guarded(serve, context, request, writer);
   };
 }
@@ -31,7 +31,7 @@ Router::Handler inline_handler(ServerContext& context, Serve serve) {
 enum class Draining : uint8_t { kRefuse, kAnswer };
 
 Router::Handler pooled_handler(ServerContext& context, Serve serve, Draining draining = Draining::kRefuse) {
-  return [&context, serve, draining](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+  return [&context, serve, draining](HttpRequest request, const std::shared_ptr<ResponseWriter>& writer) {
     if (draining == Draining::kRefuse && context.draining.load())
       return writer->send(error_response(503, "The server is shutting down."));
     const auto shared_request = std::make_shared<HttpRequest>(std::move(request));
