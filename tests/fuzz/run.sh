@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$1 seconds=$2
 shift 2
 names=("$@")
-if [ ${#names[@]} -eq 0 ]; then names=(safetensors gguf model_config); fi
+if [ ${#names[@]} -eq 0 ]; then names=(safetensors gguf model_config adapter); fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export UBSAN_OPTIONS=print_stacktrace=1
