@@ -1,13 +1,16 @@
-// Ranks as threads of the test: each gets a transport over one shared segment and runs the same function.
+// Ranks as threads of the test: each gets a transport over one shared segment and runs the same function. Under mpirun
+// (QUIRE_TEST_MPI), with_world() runs it on this process's rank instead, so that one test serves both.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "distributed/mpi/mpi_transport.h"
 #include "distributed/parallel_state.h"
 #include "distributed/shm/shm_transport.h"
 
@@ -35,8 +38,22 @@ inline void on_threads(int ranks, const std::function<void(int)>& fn) {
   for (std::thread& thread : threads) thread.join();
 }
 
+/// Runs fn(world) on this process's rank of an MPI job.
+inline void with_mpi_world(int ranks, const std::function<void(GroupCoordinator&)>& fn) {
+  static const auto transport = MpiTransport::create();  // one a process
+  ASSERT_TRUE(transport.ok()) << transport.error().message;
+  ASSERT_EQ((*transport)->world_size(), ranks);
+  std::vector<int> everybody;
+  for (int rank = 0; rank < ranks; ++rank) everybody.push_back(rank);
+  auto world = GroupCoordinator::create("world:0", **transport, {everybody}, Device{});
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  (*world)->set_timeout(std::chrono::seconds(30));
+  fn(**world);
+}
+
 /// Runs fn(world) on each rank's thread, with its group of all ranks.
 inline void with_world(const SegmentOptions& options, const std::function<void(GroupCoordinator&)>& fn) {
+  if (std::getenv("QUIRE_TEST_MPI") != nullptr) return with_mpi_world(options.ranks, fn);
   const std::shared_ptr<SharedSegment> segment = make_segment(options);
   on_threads(options.ranks, [&](int rank) {
     ParallelState state;

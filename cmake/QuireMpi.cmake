@@ -1,0 +1,15 @@
+# libquire_mpi.so, quire's tie to MPI, where MPI's development files are installed. It is a module that the program loads when ranks span
+# machines: MPI's handles are no stable interface that could be declared by hand, and a program linked to MPI would not start without it.
+find_package(MPI QUIET COMPONENTS C)
+function(quire_mpi_module)
+  if(NOT MPI_C_FOUND)
+    message(STATUS "No MPI found: ranks of this build run on one machine only")
+    return()
+  endif()
+  add_library(quire_mpi MODULE ${PROJECT_SOURCE_DIR}/src/distributed/mpi/mpi_module.c)
+  target_include_directories(quire_mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(quire_mpi PRIVATE MPI::MPI_C)
+  target_compile_options(quire_mpi PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
+  set_target_properties(quire_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  add_dependencies(quire_distributed quire_mpi)
+endfunction()
