@@ -221,8 +221,11 @@ struct TileBlock {
   float* widened;  ///< the same as float32, panels kBlockFeatures features apart
   int64_t depth;
   bool first;
-  float* waiting;
+  const float* waiting;
   int64_t waiting_stride;
+  float* target;  ///< where the sums go: back to wait, or to the output
+  int64_t target_row_stride;
+  int64_t target_panel_stride;
   const char* prefetch;  ///< weights that come next, fetched meanwhile
   int64_t prefetch_step;
 };
@@ -233,16 +236,16 @@ enum class Weights : uint8_t { kStored, kWiden, kWidened };
 template <int kRows, int kPanels, Weights kWeights, typename T>
 void multiply_tile(const TileBlock<T>& block) {
   constexpr int kVecs = kPanels * kPanelVecs;
-  const auto slot = [&](int i) __attribute__((always_inline)) {
-    const int r = i / kVecs;
+  const auto place = [&](int i, int64_t row_stride, int64_t stride) __attribute__((always_inline)) {
     const int vec = i % kVecs;
-    return block.waiting + (vec / kPanelVecs) * block.waiting_stride + r * kPanelChannels + (vec % kPanelVecs) * kLanes;
+    return i / kVecs * row_stride + vec / kPanelVecs * stride + vec % kPanelVecs * kLanes;
   };
   Sums<kRows, kPanels> sums;
   if (block.first) {
     clear(sums);
   } else {
-    repeat<kRows * kVecs>(QUIRE_BODY(i) { sums.v[i] = load(slot(i)); });
+    repeat<kRows * kVecs>(
+        QUIRE_BODY(i) { sums.v[i] = load(block.waiting + place(i, kPanelChannels, block.waiting_stride)); });
   }
   const T* const stored = block.weights;
   float* const widened = block.widened;
@@ -261,13 +264,21 @@ void multiply_tile(const TileBlock<T>& block) {
         __builtin_prefetch(prefetch);
         prefetch += prefetch_step;
       });
-  repeat<kRows * kVecs>(QUIRE_BODY(i) { store(slot(i), sums.v[i]); });
+  const int64_t row_stride = block.target_row_stride;
+  const int64_t target_stride = block.target_panel_stride;
+  repeat<kRows * kVecs>(QUIRE_BODY(i) { store(block.target + place(i, row_stride, target_stride), sums.v[i]); });
 }
 
 template <int kPanels, Weights kWeights, typename T, int kRows = kTileRows>
 QUIRE_INLINE void multiply_tile_rows(int64_t rows, const TileBlock<T>& block) {
   if (rows == kRows) return multiply_tile<kRows, kPanels, kWeights>(block);
   if constexpr (kRows > 1) multiply_tile_rows<kPanels, kWeights, T, kRows - 1>(rows, block);
+}
+
+/// Whether the sums of `count` panels can be written as they are by the last block of features: nothing is added and
+/// the panels are full.
+QUIRE_INLINE bool finishes_itself(const LinearCall& call, int64_t panel, int64_t count) {
+  return !call.accumulate && call.bias == nullptr && (panel + count) * kPanelChannels <= call.out_features;
 }
 
 /// One block of features of kPanels panels with all tiles of a task.
@@ -284,13 +295,18 @@ QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task
   const int64_t tiles = task.last_tile - task.first_tile;
   const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
   block.waiting_stride = (tile_begin(call.rows, task.tile_count, task.last_tile) - first_row) * kPanelChannels;
+  const bool to_output = left <= kBlockFeatures && finishes_itself(call, panel, kPanels);
+  block.target_row_stride = to_output ? call.out_stride : kPanelChannels;
+  block.target_panel_stride = to_output ? kPanelChannels : block.waiting_stride;
   block.prefetch_step = kPrefetchFeatures * kPanelChannels * static_cast<int64_t>(sizeof(T)) * kPanels / tiles;
   const int64_t tile_bytes = block.depth / kPrefetchFeatures * block.prefetch_step;
   for (int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
     const int64_t row = tile_begin(call.rows, task.tile_count, tile);
     const int64_t rows = tile_begin(call.rows, task.tile_count, tile + 1) - row;
     block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
-    block.waiting = waiting + (row - first_row) * kPanelChannels;
+    float* const slots = waiting + (row - first_row) * kPanelChannels;
+    block.waiting = slots;
+    block.target = to_output ? call.out + row * call.out_stride + panel * kPanelChannels : slots;
     block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
     if constexpr (!kNeedsWidening<T>) {
       multiply_tile_rows<kPanels, Weights::kStored>(rows, block);
@@ -331,10 +347,17 @@ void multiply_tiles_of(const LinearCall& call, const LinearTiles& task) {
   const float* sums = task.scratch + kTilePanels * kBlockFeatures * kPanelChannels;
   const int64_t first_row = tile_begin(call.rows, task.tile_count, task.first_tile);
   const int64_t last_row = tile_begin(call.rows, task.tile_count, task.last_tile);
+  int64_t first_waiting = task.first_panel;
+  while (first_waiting < task.last_panel) {
+    const int64_t count = task.last_panel - first_waiting < kTilePanels ? 1 : kTilePanels;
+    if (!finishes_itself(call, first_waiting, count)) break;
+    first_waiting += count;
+  }
+  if (first_waiting == task.last_panel) return;
   // Row by row: what is written lies side by side.
   const int64_t panel_sums = (last_row - first_row) * kPanelChannels;
   for (int64_t row = first_row; row < last_row; ++row, sums += kPanelChannels) {
-    for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+    for (int64_t panel = first_waiting; panel < task.last_panel; ++panel) {
       finish_row(call, row, panel, sums + (panel - task.first_panel) * panel_sums);
     }
   }
