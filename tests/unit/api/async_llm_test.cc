@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -188,8 +189,12 @@ TEST(AsyncLlm, IdsAreUniqueWhileTheyRunAndFreeAfterwards) {
   FakeService service;
   std::vector<int32_t> tokens = service.encode(" stop here please");
   SamplingParams params = with_max_tokens(400);
-  ASSERT_TRUE(service.submit(1, {}, params).ok());
+  // The first one's outputs wait until the second was judged: it is still running then.
+  std::promise<void> judged;
+  const std::shared_future<void> wait_for_judgement = judged.get_future().share();
+  ASSERT_TRUE(service.submit(1, {}, params, [=](TextOutput&&) { wait_for_judgement.wait(); }).ok());
   const Status again = service.submit(1, {}, params);
+  judged.set_value();
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().param, "request_id");
   service.llm->abort("r1");
