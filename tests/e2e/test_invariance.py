@@ -97,10 +97,10 @@ def test_a_pool_for_few_requests(solo):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_chnk_09_preempted_requests(dtype):
-    """Eight requests of 128 tokens in a pool for about two."""
-    bodies = [{"prompt": [10 + i] * 8, "max_tokens": 128, "ignore_eos": True, "logprobs": 2, "return_token_ids": True,
+    """Eight requests of 512 tokens, long enough to run at once whatever the machine's speed, in a pool for about two."""
+    bodies = [{"prompt": [10 + i] * 8, "max_tokens": 512, "ignore_eos": True, "logprobs": 2, "return_token_ids": True,
                "temperature": i % 2, "seed": i} for i in range(8)]
-    with running(MODELS / "llama", "--dtype", dtype, "--num-gpu-blocks-override", "20") as server:
+    with running(MODELS / "llama", "--dtype", dtype, "--num-gpu-blocks-override", "72") as server:
         alone = [ask(server, body, "alone")[0] for body in bodies]
         assert server.metric("vllm:num_preemptions_total") == 0
         with ThreadPoolExecutor(8) as pool:
