@@ -1,4 +1,4 @@
-// A file mapped read-only into memory, so that weights are read from the page cache without a copy.
+// A file in memory: mapped read-only, so that weights are read from the page cache without a copy, or copied.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,14 @@
 
 namespace quire {
 
-/// Owns the mapping. Moving it keeps the bytes where they are. The file must not be shortened by another program while
-/// it is mapped: the operating system would end the process at the next read.
+/// Owns the mapping. Moving it keeps the bytes where they are. A file must not be shortened by another program while it
+/// is mapped (the operating system would end the process at the next read); a copy does not care.
 class MappedFile {
  public:
   /// Maps the whole file; an empty file gives no bytes. Errors name the path: missing, unreadable, not a regular file.
   static Result<MappedFile> open(const std::filesystem::path& path);
+  /// The same with the file's bytes copied into memory: for files that others may rewrite while the program runs.
+  static Result<MappedFile> copy(const std::filesystem::path& path);
 
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
@@ -30,13 +32,14 @@ class MappedFile {
   /// Tells the kernel to read ahead: the file will be read from front to back.
   void advise_sequential() const;
   /// Lets the pages that hold [offset, offset + length) leave this process; reading them again is safe and brings them
-  /// back.
+  /// back. A copy stays whole.
   void release(size_t offset, size_t length) const;
 
  private:
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  bool copied_ = false;
 };
 
 }  // namespace quire

@@ -141,9 +141,9 @@ class HeaderReader {
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  QUIRE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
-  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes(), path.string()));
+Result<SafetensorsFile> SafetensorsFile::from(Result<MappedFile> opened) {
+  QUIRE_ASSIGN_OR_RETURN(MappedFile mapped, std::move(opened));
+  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes(), mapped.path().string()));
   file.file_ = std::move(mapped);
   return file;
 }

@@ -25,7 +25,9 @@ struct SafetensorsEntry {
 class SafetensorsFile {
  public:
   /// Maps and checks the file: pointer files, web pages, empty, cut short or inconsistent ones are refused by name.
-  static Result<SafetensorsFile> open(const std::filesystem::path& path);
+  static Result<SafetensorsFile> open(const std::filesystem::path& path) { return from(MappedFile::open(path)); }
+  /// The same from memory, where the file may change once this has returned.
+  static Result<SafetensorsFile> copy(const std::filesystem::path& path) { return from(MappedFile::copy(path)); }
   /// The same from bytes that outlive the SafetensorsFile; `description` stands for the path in messages.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, std::string description);
 
@@ -38,6 +40,8 @@ class SafetensorsFile {
   const std::string& description() const { return description_; }
 
  private:
+  static Result<SafetensorsFile> from(Result<MappedFile> opened);
+
   MappedFile file_;
   std::span<const std::byte> bytes_;
   std::string description_;

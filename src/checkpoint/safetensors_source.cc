@@ -112,7 +112,8 @@ Status check_index(const json& weight_map, const WeightSource& source, const std
 }
 
 Result<std::unique_ptr<WeightSource>> open_sharded(const std::filesystem::path& folder,
-                                                   const std::filesystem::path& index_path) {
+                                                   const std::filesystem::path& index_path,
+                                                   Result<SafetensorsFile> (*open_file)(const std::filesystem::path&)) {
   const std::string where = index_path.string();
   QUIRE_ASSIGN_OR_RETURN(const json index, read_json_object(index_path));
   const auto weight_map = index.find("weight_map");
@@ -129,7 +130,7 @@ Result<std::unique_ptr<WeightSource>> open_sharded(const std::filesystem::path& 
     if (!std::filesystem::exists(folder / name, ignored)) {
       return not_found(where + " names shard " + quote_name(name) + ", which is missing; download it");
     }
-    QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(folder / name));
+    QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, open_file(folder / name));
     files.push_back(std::move(file));
   }
   QUIRE_ASSIGN_OR_RETURN(auto source, make_safetensors_source(std::move(files), folder.string()));
@@ -153,13 +154,14 @@ bool has_safetensors(const std::filesystem::path& folder, std::string_view stem)
          std::filesystem::exists(folder / (name + ".index.json"), ignored);
 }
 
-Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder,
-                                                              std::string_view stem) {
+Result<std::unique_ptr<WeightSource>> open_safetensors_folder(
+    const std::filesystem::path& folder, std::string_view stem,
+    Result<SafetensorsFile> (*open_file)(const std::filesystem::path&)) {
   std::error_code ignored;
   const std::string name = std::string(stem) + ".safetensors";
   const auto index_path = folder / (name + ".index.json");
-  if (std::filesystem::exists(index_path, ignored)) return open_sharded(folder, index_path);
-  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(folder / name));
+  if (std::filesystem::exists(index_path, ignored)) return open_sharded(folder, index_path, open_file);
+  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, open_file(folder / name));
   std::vector<SafetensorsFile> files;
   files.push_back(std::move(file));
   return make_safetensors_source(std::move(files), folder.string());

@@ -14,9 +14,11 @@
 namespace quire {
 
 /// Opens <stem>.safetensors, or the shards that <stem>.safetensors.index.json names. Index and shards must agree: no
-/// missing shard, no listed tensor that no shard has, no tensor in two shards, no shard outside the folder.
-Result<std::unique_ptr<WeightSource>> open_safetensors_folder(const std::filesystem::path& folder,
-                                                              std::string_view stem = "model");
+/// missing shard, no listed tensor that no shard has, no tensor in two shards, no shard outside the folder. `open_file`
+/// is SafetensorsFile::open or ::copy.
+Result<std::unique_ptr<WeightSource>> open_safetensors_folder(
+    const std::filesystem::path& folder, std::string_view stem = "model",
+    Result<SafetensorsFile> (*open_file)(const std::filesystem::path&) = &SafetensorsFile::open);
 
 /// Whether the folder has one of those files.
 bool has_safetensors(const std::filesystem::path& folder, std::string_view stem = "model");

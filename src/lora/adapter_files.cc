@@ -40,7 +40,7 @@ Status check_folder(const fs::path& folder) {
 }
 
 Result<std::string> read_config(const fs::path& path) {
-  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::copy(path));
   if (const auto hint = wrong_file_hint(file.bytes())) return invalid_argument(path.string() + " " + *hint);
   if (file.size() > kMaxConfigBytes) return invalid_argument(path.string() + " is larger than 8 MiB");
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
@@ -57,7 +57,8 @@ Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::open(const fs::path& f
   QUIRE_RETURN_IF_ERROR(check_folder(folder));
   const fs::path config_path = folder / "adapter_config.json";
   QUIRE_ASSIGN_OR_RETURN(const std::string text, read_config(config_path));
-  QUIRE_ASSIGN_OR_RETURN(auto tensors, open_safetensors_folder(folder, kStem));
+  // A trainer may write the folder again while it is read: a copy cannot vanish under the reader.
+  QUIRE_ASSIGN_OR_RETURN(auto tensors, open_safetensors_folder(folder, kStem, &SafetensorsFile::copy));
   return parse(text, config_path.string(), std::move(tensors));
 }
 

@@ -43,7 +43,8 @@ struct AdapterModule {
 };
 
 /// The files of one adapter, opened and judged: every field that changes results is read or refused by name, every
-/// tensor belongs to a module. Tensors stay mapped while this lives. Immutable; safe to read from several threads.
+/// tensor belongs to a module. Tensors are held in memory while this lives. Immutable; safe to read from several
+/// threads.
 class AdapterFiles {
  public:
   /// Opens a PEFT folder (adapter_config.json with adapter_model.safetensors or its shards). Errors are one sentence

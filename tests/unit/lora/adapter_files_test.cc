@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <vector>
 
 #include "adapter_builder.h"
 
@@ -47,6 +49,24 @@ TEST(AdapterFiles, OpensAPlainAdapter) {
   EXPECT_FALSE(module.embedding);
   EXPECT_EQ(files->max_rank(), 2);
   EXPECT_EQ(files->stored_bytes(), 2 * 16 * 4);
+}
+
+TEST(AdapterFiles, OutliveTheirFiles) {
+  const TemporaryFolder folder;
+  with_query().write(folder);
+  const auto files = AdapterFiles::open(folder.path());
+  ASSERT_TRUE(files.ok());
+  const AdapterFiles& adapter = **files;
+  std::vector<float> scratch;
+  const auto first_value = [&] {
+    const auto rows = adapter.tensors().read_rows(*adapter.modules()[0].a, 0, 2, scratch);
+    EXPECT_TRUE(rows.ok());
+    return static_cast<const float*>(rows.value().data)[15];
+  };
+  const float before = first_value();
+  adapter.tensors().release(*adapter.modules()[0].a);
+  std::filesystem::resize_file(folder.path() / "adapter_model.safetensors", 0);
+  EXPECT_EQ(first_value(), before);
 }
 
 TEST(AdapterFiles, TakesNamesAsToolsWriteThem) {
