@@ -41,7 +41,7 @@ void write_widened(const fs::path& from, const fs::path& to) {
 /// golden.json with the adapter's answers in the place of the base's.
 void write_golden(const fs::path& model, const std::string& adapter, const fs::path& merged) {
   nlohmann::json golden = nlohmann::json::parse(std::ifstream(model / "golden.json"));
-  golden["prompts"] = golden["adapters"][adapter]["prompts"];
+  golden["prompts"] = read_adapter_prompts(model.string(), adapter);
   golden.erase("adapters");
   std::ofstream(merged / "golden.json") << golden;
 }
@@ -75,12 +75,31 @@ TEST_P(GoldenMerge, EqualsTheAdapterBesideTheBase) {
 INSTANTIATE_TEST_SUITE_P(Adapters, GoldenMerge,
                          ::testing::Values("llama/qv-r4", "llama/all-r8", "llama/rslora-r16", "llama/rank-pattern",
                                            "llama/dora-r4", "llama/trained-head", "llama/embed-and-head",
-                                           "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8"),
+                                           "llama/tokens", "llama/dora-embedding", "llama-tied-bias/lora-bias",
+                                           "llama-tied-bias/tied-embedding-r4", "llama-tied-bias/tied-head-r4",
+                                           "llama-tied-bias/tied-embedding-and-head-r4",
+                                           "llama-tied-bias/tied-trained-embedding",
+                                           "llama-tied-bias/tied-trained-head", "llama-tied-bias/tied-tokens",
+                                           "llama-tied-bias/tied-tokens-of-head", "llama-tied-bias/tied-tokens-of-both",
+                                           "llama-tied-bias/tied-dora-embedding", "llama-tied-bias/bias-r4",
+                                           "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' || c == '/' ? '_' : c;
                            return name;
                          });
+
+TEST(LoraMerge, RefusesABiasOfBWhereTheBaseHasNoBias) {
+  const fs::path model = fs::path(golden_models()) / "llama";
+  const Checkpoint checkpoint = std::move(open_checkpoint(model)).value();
+  const auto files = std::move(AdapterFiles::open(model / "lora-bias")).value();
+  const test::TemporaryFolder out;
+  ThreadPool pool;
+  const auto summary = merge_adapter(checkpoint, *files, out.path() / "merged", pool, {});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_NE(summary.error().message.find("has none in the base model"), std::string::npos) << summary.error().message;
+  EXPECT_TRUE(fs::is_empty(out.path()));
+}
 
 TEST(LoraMerge, RefusesAnAdapterOfAnotherModel) {
   const fs::path models = golden_models();

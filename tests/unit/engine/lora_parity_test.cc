@@ -38,11 +38,12 @@ std::vector<std::string> adapters_of(const std::string& model) {
 }
 
 void expect_adapter_parity(const std::string& model_name, const std::string& adapter) {
-  const nlohmann::json golden = read_golden(model_folder(model_name))["adapters"][adapter];
-  ASSERT_FALSE(golden["prompts"].empty());
+  SCOPED_TRACE(model_name + "/" + adapter);
+  const nlohmann::json prompts = read_adapter_prompts(model_folder(model_name), adapter);
+  ASSERT_FALSE(prompts.empty());
   ParityModel model(model_folder(model_name), storing(DType::kFloat32));
   const uint64_t id = model.load_adapter(model_folder(model_name) + "/" + adapter);
-  for (const auto& prompt : golden["prompts"]) {
+  for (const auto& prompt : prompts) {
     const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
     expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps, 1 << 20, id), prompt);
   }
@@ -64,13 +65,59 @@ TEST(LoraParity, LORA_32_PartsOfMergedLayers) {
 }
 TEST(LoraParity, TrainedBiases) { expect_adapter_parity("llama-tied-bias", "bias-r4"); }
 
+TEST(LoraParity, BiasOfB) {
+  expect_adapter_parity("llama", "lora-bias");
+  expect_adapter_parity("llama-tied-bias", "lora-bias");
+}
+TEST(LoraParity, DoraOfAnEmbedding) {
+  expect_adapter_parity("llama", "dora-embedding");
+  expect_adapter_parity("llama-tied-bias", "tied-dora-embedding");
+}
+TEST(LoraParity, TrainedTokens) { expect_adapter_parity("llama", "tokens"); }
+TEST(LoraParity, TrainedTokensOfATiedModel) {
+  expect_adapter_parity("llama-tied-bias", "tied-tokens");
+  expect_adapter_parity("llama-tied-bias", "tied-tokens-of-head");
+  expect_adapter_parity("llama-tied-bias", "tied-tokens-of-both");
+}
+TEST(LoraParity, PairsOfATiedModel) {
+  expect_adapter_parity("llama-tied-bias", "tied-embedding-r4");
+  expect_adapter_parity("llama-tied-bias", "tied-head-r4");
+  expect_adapter_parity("llama-tied-bias", "tied-embedding-and-head-r4");
+}
+TEST(LoraParity, WholeWeightsOfATiedModel) {
+  expect_adapter_parity("llama-tied-bias", "tied-trained-embedding");
+  expect_adapter_parity("llama-tied-bias", "tied-trained-head");
+}
+
 TEST(LoraParity, EveryGoldenAdapterIsCovered) {
-  const std::set<std::string> covered = {"llama/all-r8",       "llama/dora-r4",          "llama/embed-and-head",
-                                         "llama/qv-r4",        "llama/rank-pattern",     "llama/rslora-r16",
-                                         "llama/trained-head", "qwen2/all-r8",           "qwen2/mlp-r2",
-                                         "qwen3/attn-r8",      "llama-tied-bias/bias-r4"};
+  const std::set<std::string> covered = {"llama/all-r8",
+                                         "llama/dora-embedding",
+                                         "llama/dora-r4",
+                                         "llama/embed-and-head",
+                                         "llama/lora-bias",
+                                         "llama/qv-r4",
+                                         "llama/rank-pattern",
+                                         "llama/rslora-r16",
+                                         "llama/tokens",
+                                         "llama/trained-head",
+                                         "qwen2/all-r8",
+                                         "qwen2/mlp-r2",
+                                         "qwen3/attn-r8",
+                                         "llama-tied-bias/bias-r4",
+                                         "llama-tied-bias/lora-bias",
+
+                                         "llama-tied-bias/tied-dora-embedding",
+                                         "llama-tied-bias/tied-embedding-and-head-r4",
+                                         "llama-tied-bias/tied-embedding-r4",
+                                         "llama-tied-bias/tied-head-r4",
+                                         "llama-tied-bias/tied-tokens",
+                                         "llama-tied-bias/tied-tokens-of-both",
+                                         "llama-tied-bias/tied-tokens-of-head",
+                                         "llama-tied-bias/tied-trained-embedding",
+                                         "llama-tied-bias/tied-trained-head"};
   for (const std::string model : {"llama", "llama-tied-bias", "qwen2", "qwen3"}) {
-    for (const std::string& adapter : adapters_of(model)) EXPECT_TRUE(covered.contains(model + "/" + adapter));
+    for (const std::string& adapter : adapters_of(model))
+      EXPECT_TRUE(covered.contains(model + "/" + adapter)) << model << "/" << adapter;
   }
 }
 

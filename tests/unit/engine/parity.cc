@@ -227,6 +227,12 @@ nlohmann::json read_golden(const std::string& folder) {
   return nlohmann::json::parse(file);
 }
 
+nlohmann::json read_adapter_prompts(const std::string& model_folder, const std::string& adapter) {
+  const std::string folder = model_folder + "/" + adapter;
+  if (std::filesystem::exists(folder + "/golden.json")) return read_golden(folder).at("prompts");
+  return read_golden(model_folder).at("adapters").at(adapter).at("prompts");
+}
+
 void expect_parity(const std::string& folder, EngineConfig config) {
   ParityModel model(folder, std::move(config));
   const nlohmann::json golden = read_golden(folder);

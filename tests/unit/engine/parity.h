@@ -75,4 +75,7 @@ void expect_parity(const std::string& folder, EngineConfig config = {});
 
 nlohmann::json read_golden(const std::string& folder);
 
+/// The prompts of an adapter in a model's folder: of its own golden.json if it has one, else of the model's.
+nlohmann::json read_adapter_prompts(const std::string& model_folder, const std::string& adapter);
+
 }  // namespace quire::testing
