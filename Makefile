@@ -22,7 +22,7 @@ tidy: build
 	git ls-files 'src/*.cc' | grep -v /kernels/ | xargs -P 2 -n 4 clang-tidy-16 -p build --quiet
 
 asan tsan:
-	scripts/sanitizer_test.sh $@
+	scripts/sanitizer_test.sh $@ all
 
 fuzz:
 	cmake --preset fuzz && cmake --build build-fuzz --target fuzzers

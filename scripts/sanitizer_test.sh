@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Builds unit tests with a sanitizer and runs them.   scripts/sanitizer_test.sh asan|tsan
+# Builds unit tests with a sanitizer and runs them.
+#   scripts/sanitizer_test.sh asan|tsan         the fast set, a part of ./test
+#   scripts/sanitizer_test.sh asan|tsan all     every target of that sanitizer
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin"
 preset=${1:-}
-# asan (with UBSan): what reads files and text, the kernels, and whole models and the engine over them, of which layers, cache and sampling are part.
-# tsan: what has threads. The fuzzers build the file readers with ASan and UBSan once more, and server_test has its input tests under tsan.
+# asan (with UBSan): what reads files and text, and whole models and the engine over them, of which layers, cache and sampling are part.
+# tsan: what has threads. The fuzzers build the file readers with ASan and UBSan once more, and server_test, with its input tests, is under tsan.
 case "$preset" in
-  asan) targets=(base_test ops_test checkpoint_test lora_test text_test engine_test api_test) ;;
-  tsan) targets=(base_test engine_test api_test server_test) ;;
-  *) echo "usage: $0 asan|tsan" >&2; exit 2 ;;
+  asan) targets=(base_test checkpoint_test lora_test text_test engine_test api_test) more=(ops_test) ;;
+  tsan) targets=(base_test engine_test api_test) more=(server_test) ;;
+  *) echo "usage: $0 asan|tsan [all]" >&2; exit 2 ;;
 esac
+if [ "${2:-}" = all ]; then targets+=("${more[@]}"); fi
 cmake --preset "$preset" >/dev/null
 cmake --build "build-$preset" --target "${targets[@]}"
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
