@@ -106,11 +106,7 @@ Result<AdapterLease> wait_for(Start&& start) {
   const auto answer = std::make_shared<std::promise<Result<AdapterLease>>>();
   std::future<Result<AdapterLease>> future = answer->get_future();
   start([answer](Result<AdapterLease> result) { answer->set_value(std::move(result)); });
-  try {
-    return future.get();
-  } catch (const std::future_error&) {
-    return loader_is_closing();  // the loader dropped the call
-  }
+  return future.get();
 }
 
 }  // namespace

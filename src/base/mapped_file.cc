@@ -45,10 +45,11 @@ constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 }  // namespace
 
-Result<MappedFile> MappedFile::copy(const std::filesystem::path& path) {
+Result<MappedFile> MappedFile::copy(const std::filesystem::path& path, size_t most_bytes) {
   const Descriptor file(::open(path.c_str(), kReadFlags));
   MappedFile copied;
-  QUIRE_ASSIGN_OR_RETURN(const size_t size, open_regular(file, path));
+  QUIRE_ASSIGN_OR_RETURN(const size_t file_size, open_regular(file, path));
+  const size_t size = std::min(file_size, most_bytes);
   copied.path_ = path;
   copied.copied_ = true;
   if (size == 0) return copied;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 
@@ -15,8 +16,9 @@ class MappedFile {
  public:
   /// Maps the whole file; an empty file gives no bytes. Errors name the path: missing, unreadable, not a regular file.
   static Result<MappedFile> open(const std::filesystem::path& path);
-  /// The same with the file's bytes copied into memory: for files that others may rewrite while the program runs.
-  static Result<MappedFile> copy(const std::filesystem::path& path);
+  /// The same with the file's bytes, at most its first `most_bytes`, copied into memory: for files that others may
+  /// rewrite while the program runs.
+  static Result<MappedFile> copy(const std::filesystem::path& path, size_t most_bytes = SIZE_MAX);
 
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;

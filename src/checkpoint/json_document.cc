@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxDepth = 64;
-constexpr size_t kMaxFileBytes = size_t{64} << 20;
 
 /// Judges the parser's events. It keeps every value; a problem is noted and reported when parsing has ended.
 class Watch {
@@ -53,11 +52,18 @@ Result<json> parse_json_object(std::string_view text, const std::string& where) 
   }
 }
 
-Result<json> read_json_object(const std::filesystem::path& path) {
-  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+Result<std::string> read_json_text(const std::filesystem::path& path, size_t most_mebibytes) {
+  const size_t most_bytes = most_mebibytes << 20;
+  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::copy(path, most_bytes + 1));
   if (const auto hint = wrong_file_hint(file.bytes())) return invalid_argument(path.string() + " " + *hint);
-  if (file.size() > kMaxFileBytes) return invalid_argument(path.string() + " is larger than 64 MiB");
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  if (file.size() > most_bytes) {
+    return invalid_argument(path.string() + " is larger than " + std::to_string(most_mebibytes) + " MiB");
+  }
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+}
+
+Result<json> read_json_object(const std::filesystem::path& path) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_json_text(path));
   return parse_json_object(text, path.string());
 }
 

@@ -13,7 +13,11 @@ namespace quire {
 /// Parses `text`, which must be one JSON object. `where` (a path) begins every message.
 Result<nlohmann::json> parse_json_object(std::string_view text, const std::string& where);
 
-/// Reads and parses a file of at most 64 MiB. Pointer files, web pages and empty files get their hint.
+/// The text of a file of at most `most_mebibytes`, read before anything judges it, so that the file may change
+/// meanwhile. Pointer files, web pages and empty files get their hint.
+Result<std::string> read_json_text(const std::filesystem::path& path, size_t most_mebibytes = 64);
+
+/// Reads and parses such a file.
 Result<nlohmann::json> read_json_object(const std::filesystem::path& path);
 
 }  // namespace quire

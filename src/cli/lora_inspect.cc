@@ -74,10 +74,7 @@ struct Group {
 
 int64_t bytes_of(const AdapterModule& module) {
   int64_t bytes = 0;
-  for (const WeightInfo* tensor : {module.a, module.b, module.magnitude, module.lora_bias, module.bias, module.weight,
-                                   module.token_rows, module.base_copy}) {
-    if (tensor != nullptr) bytes += static_cast<int64_t>(tensor->stored_bytes);
-  }
+  for (const WeightInfo* tensor : module.tensors()) bytes += static_cast<int64_t>(tensor->stored_bytes);
   return bytes;
 }
 

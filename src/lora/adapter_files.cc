@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "base/mapped_file.h"
+#include "checkpoint/json_document.h"
 #include "checkpoint/safetensors_source.h"
-#include "checkpoint/wrong_file.h"
 #include "lora/adapter_config.h"
 #include "lora/adapter_modules.h"
 
@@ -14,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStem = "adapter_model";
-constexpr size_t kMaxConfigBytes = size_t{8} << 20;
+constexpr size_t kMaxConfigMebibytes = 8;
 
 Status check_folder(const fs::path& folder) {
   std::error_code ignored;
@@ -39,24 +38,18 @@ Status check_folder(const fs::path& folder) {
   return not_found(folder.string() + " has neither adapter_model.safetensors nor adapter_model.safetensors.index.json");
 }
 
-Result<std::string> read_config(const fs::path& path) {
-  QUIRE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::copy(path));
-  if (const auto hint = wrong_file_hint(file.bytes())) return invalid_argument(path.string() + " " + *hint);
-  if (file.size() > kMaxConfigBytes) return invalid_argument(path.string() + " is larger than 8 MiB");
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.size());
-}
-
-/// Whether a module does more than carry a copy of the base.
-bool changes_something(const AdapterModule& module) {
-  return module.a != nullptr || module.bias != nullptr || module.weight != nullptr || module.token_rows != nullptr;
-}
-
 }  // namespace
+
+std::vector<const WeightInfo*> AdapterModule::tensors() const {
+  std::vector<const WeightInfo*> all = {a, b, magnitude, lora_bias, bias, weight, token_rows, base_copy};
+  std::erase(all, nullptr);
+  return all;
+}
 
 Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::open(const fs::path& folder) {
   QUIRE_RETURN_IF_ERROR(check_folder(folder));
   const fs::path config_path = folder / "adapter_config.json";
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_config(config_path));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_json_text(config_path, kMaxConfigMebibytes));
   // A trainer may write the folder again while it is read: a copy cannot vanish under the reader.
   QUIRE_ASSIGN_OR_RETURN(auto tensors, open_safetensors_folder(folder, kStem, &SafetensorsFile::copy));
   return parse(text, config_path.string(), std::move(tensors));
@@ -68,7 +61,7 @@ Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::parse(std::string_view
   QUIRE_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::parse(config_text, config_where));
   const std::shared_ptr<AdapterFiles> files(new AdapterFiles());
   QUIRE_ASSIGN_OR_RETURN(files->modules_, read_adapter_modules(config, *tensors));
-  if (std::ranges::none_of(files->modules_, changes_something)) {
+  if (std::ranges::none_of(files->modules_, &AdapterModule::changes_something)) {
     return invalid_argument(tensors->description() + " has no tensor that changes a module; it is an empty adapter");
   }
   files->folder_ = tensors->description();

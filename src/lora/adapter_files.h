@@ -40,6 +40,13 @@ struct AdapterModule {
   /// Of the embedding's `weight` or `token_rows`: a head that the base ties to the embedding changes with it. In all
   /// other cases a tied head keeps the base weight when only the embedding changes, as in PEFT.
   bool changes_tied_head = false;
+
+  /// Whether it does more than carry a copy of the base weight.
+  bool changes_something() const {
+    return a != nullptr || bias != nullptr || weight != nullptr || token_rows != nullptr;
+  }
+  /// Those that it has.
+  std::vector<const WeightInfo*> tensors() const;
 };
 
 /// The files of one adapter, opened and judged: every field that changes results is read or refused by name, every

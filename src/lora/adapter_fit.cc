@@ -9,7 +9,6 @@
 #include "checkpoint/printable.h"
 #include "lora/adapter_config.h"
 #include "lora/adapter_tensors.h"
-#include "tensor/convert.h"
 
 namespace quire {
 namespace {
@@ -88,19 +87,6 @@ class ModuleFit {
 /// Within what rounding to a narrower type can move a value.
 bool is_close(float a, float b) { return std::abs(a - b) <= 1e-6f + 0.0079f * std::abs(a); }
 
-Result<bool> is_copy(const WeightSource& a_source, const WeightInfo& a, const WeightSource& b_source,
-                     const WeightInfo& b) {
-  std::vector<float> scratch_a, scratch_b, row_a(static_cast<size_t>(a.cols())), row_b(row_a.size());
-  for (int64_t row = 0; row < a.rows(); ++row) {
-    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_a, a_source.read_rows(a, row, 1, scratch_a));
-    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_b, b_source.read_rows(b, row, 1, scratch_b));
-    row_to_float(view_a, 0, row_a.data());
-    row_to_float(view_b, 0, row_b.data());
-    if (!std::ranges::equal(row_a, row_b, is_close)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 const WeightInfo* AdapterBase::weight(const std::string& path) const {
@@ -129,7 +115,8 @@ Status check_base_copies(const AdapterFiles& files, const AdapterBase& base) {
   for (const AdapterModule& module : files.modules()) {
     if (module.base_copy == nullptr || module.weight != nullptr) continue;
     const WeightInfo& weight = *base.weight(module.path);
-    QUIRE_ASSIGN_OR_RETURN(const bool same, is_copy(files.tensors(), *module.base_copy, base.tensors(), weight));
+    QUIRE_ASSIGN_OR_RETURN(const bool same,
+                           same_values({files.tensors(), *module.base_copy}, {base.tensors(), weight}, is_close));
     if (same) continue;
     return invalid_argument(files.tensors().description() + ": tensor " + quote_name(module.base_copy->name) +
                             " is the base weight as it was in training, and differs from the model's; the adapter is "

@@ -14,6 +14,9 @@ namespace {
 
 constexpr int64_t kElementsAtOnce = 1 << 20;
 
+/// How many rows of `cols` values to work on together.
+int64_t rows_at_once(int64_t cols) { return std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, cols)); }
+
 Result<std::vector<float>> read_all(const WeightSource& source, const WeightInfo& weight) {
   std::vector<float> values(static_cast<size_t>(weight.rows() * weight.cols()));
   std::vector<float> scratch;
@@ -109,7 +112,7 @@ class MergedRows {
   Status prepare_column_gains() {
     const int64_t cols = weight_.cols();
     std::vector<double> squares(static_cast<size_t>(cols));
-    const int64_t step = std::max<int64_t>(1, kElementsAtOnce / cols);
+    const int64_t step = rows_at_once(cols);
     std::vector<float> rows(static_cast<size_t>(step * cols));
     for (int64_t begin = 0; begin < weight_.rows(); begin += step) {
       const int64_t count = std::min(step, weight_.rows() - begin);
@@ -182,7 +185,7 @@ class RoundingSink {
 /// The base's own values. A view of float32 values that were widened for alignment is rounded back, which is exact.
 Status copy_tensor(const MergedTensor& tensor, const AdapterBase& base, const ByteSink& sink) {
   const int64_t rows = tensor.base->rows(), cols = tensor.base->cols();
-  const int64_t step = std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, cols));
+  const int64_t step = rows_at_once(cols);
   std::vector<float> scratch;
   RoundingSink rounding(tensor.out, sink);
   for (int64_t begin = 0; begin < rows && cols > 0; begin += step) {
@@ -212,7 +215,7 @@ Status write_merged_tensor(const MergedTensor& tensor, const AdapterFiles& files
   MergedRows merged(tensor, files, base, pool);
   QUIRE_RETURN_IF_ERROR(merged.prepare());
   const int64_t rows = tensor.base->rows(), cols = tensor.base->cols();
-  const int64_t step = std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, cols));
+  const int64_t step = rows_at_once(cols);
   std::vector<float> values;
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t count = std::min(step, rows - begin);

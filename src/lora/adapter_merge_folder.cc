@@ -77,9 +77,8 @@ bool is_left_behind(const fs::path& name) {
 
 /// The base's config, but for a head that is not the embedding any more.
 Status write_config(const fs::path& from, const fs::path& to, bool unties_head) {
-  QUIRE_RETURN_IF_ERROR(read_json_object(from));  // bounded depth, no duplicate keys
-  std::ifstream file(from, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  QUIRE_ASSIGN_OR_RETURN(std::string text, read_json_text(from));
+  QUIRE_RETURN_IF_ERROR(parse_json_object(text, from.string()));  // bounded depth, no duplicate keys
   if (unties_head) {
     auto config = nlohmann::ordered_json::parse(text);
     config["tie_word_embeddings"] = false;

@@ -123,7 +123,7 @@ class ModuleReader {
       return {};
     }
     // PEFT may save a trained module under two names.
-    QUIRE_ASSIGN_OR_RETURN(const bool same, same_values(tensors_, *slot, tensor));
+    QUIRE_ASSIGN_OR_RETURN(const bool same, same_values({tensors_, *slot}, {tensors_, tensor}));
     if (same) return {};
     return bad(tensor, "and tensor " + quote_name(slot->name) + " are both for the same place, and differ");
   }
@@ -301,7 +301,7 @@ class ModuleReader {
     for (auto& [path, draft] : drafts_) {
       const WeightInfo*& copy = draft.module.token_rows;
       if (!is_output_head(path) || copy == nullptr || config_.token_indices(draft.trained_path) != nullptr) continue;
-      QUIRE_ASSIGN_OR_RETURN(const bool same, same_values(tensors_, *rows, *copy));
+      QUIRE_ASSIGN_OR_RETURN(const bool same, same_values({tensors_, *rows}, {tensors_, *copy}));
       if (same) copy = nullptr;
     }
     return {};

@@ -56,16 +56,16 @@ std::string list_some(const std::vector<std::string>& names) {
   return text;
 }
 
-Result<bool> same_values(const WeightSource& source, const WeightInfo& a, const WeightInfo& b) {
-  if (a.shape != b.shape) return false;
+Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*close)(float, float)) {
+  if (a.info.shape != b.info.shape) return false;
   std::vector<float> scratch_a, scratch_b;
-  std::vector<float> row_a(static_cast<size_t>(a.cols())), row_b(row_a.size());
-  for (int64_t row = 0; row < a.rows(); ++row) {
-    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_a, source.read_rows(a, row, 1, scratch_a));
-    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_b, source.read_rows(b, row, 1, scratch_b));
+  std::vector<float> row_a(static_cast<size_t>(a.info.cols())), row_b(row_a.size());
+  for (int64_t row = 0; row < a.info.rows(); ++row) {
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_a, a.source.read_rows(a.info, row, 1, scratch_a));
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view_b, b.source.read_rows(b.info, row, 1, scratch_b));
     row_to_float(view_a, 0, row_a.data());
     row_to_float(view_b, 0, row_b.data());
-    if (row_a != row_b) return false;
+    if (close == nullptr ? row_a != row_b : !std::ranges::equal(row_a, row_b, close)) return false;
   }
   return true;
 }

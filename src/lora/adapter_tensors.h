@@ -15,8 +15,13 @@ std::string shape_text(const WeightInfo& tensor);
 /// "a, b, c and 12 more" of some names; at least one.
 std::string list_some(const std::vector<std::string>& names);
 
-/// Whether two tensors of one source have the same shape and the same values.
-Result<bool> same_values(const WeightSource& source, const WeightInfo& a, const WeightInfo& b);
+/// A tensor and where it is read from.
+struct SourcedTensor {
+  const WeightSource& source;
+  const WeightInfo& info;
+};
+/// Whether two tensors have the same shape, and values that are all equal or, with `close`, all close.
+Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*close)(float, float) = nullptr);
 
 /// Refuses by name a tensor of a type other than F32, F16 and BF16, one without elements, and one that holds infinities
 /// or values that are no numbers.

@@ -75,7 +75,7 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
   }
   for (const LoraFit& fit : fits) {
     adapter->summary_.max_rank = std::max(adapter->summary_.max_rank, fit.module->rank);
-    adapter->summary_.modules += changes_something(*fit.module) ? 1 : 0;
+    adapter->summary_.modules += fit.module->changes_something() ? 1 : 0;
   }
   adapter->summary_.bytes = static_cast<int64_t>(adapter->arena_.allocated_bytes());
   return std::shared_ptr<const LoraAdapter>(std::move(adapter));

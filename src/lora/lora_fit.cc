@@ -11,13 +11,6 @@ namespace {
 
 constexpr size_t kNamesInMessage = 8;
 
-std::vector<const WeightInfo*> tensors_of(const AdapterModule& module) {
-  std::vector<const WeightInfo*> tensors = {module.a,    module.b,      module.magnitude,  module.lora_bias,
-                                            module.bias, module.weight, module.token_rows, module.base_copy};
-  std::erase(tensors, nullptr);
-  return tensors;
-}
-
 Error unmatched(const std::string& name, const std::vector<std::string>& tensors, bool all) {
   const size_t shown = std::min(tensors.size(), kNamesInMessage);
   return invalid_argument(fmt::format(
@@ -123,10 +116,6 @@ Status check_distinct(const std::string& name, const std::vector<LoraFit>& fits)
 
 }  // namespace
 
-bool changes_something(const AdapterModule& module) {
-  return module.a != nullptr || module.bias != nullptr || module.weight != nullptr || module.token_rows != nullptr;
-}
-
 Result<std::vector<LoraFit>> fit_modules(const std::string& name, std::span<const AdapterModule> modules,
                                          const AdaptableLayers& layers, std::span<const StackedName> stacked) {
   std::vector<LoraFit> fits;
@@ -136,10 +125,10 @@ Result<std::vector<LoraFit>> fit_modules(const std::string& name, std::span<cons
       fits.push_back({&module, target->layer, target->piece});
       continue;
     }
-    for (const WeightInfo* tensor : tensors_of(module)) strangers.push_back(tensor->name);
+    for (const WeightInfo* tensor : module.tensors()) strangers.push_back(tensor->name);
   }
   if (!strangers.empty()) return unmatched(name, strangers, fits.empty());
-  if (std::ranges::none_of(fits, [](const LoraFit& fit) { return changes_something(*fit.module); }))
+  if (std::ranges::none_of(fits, [](const LoraFit& fit) { return fit.module->changes_something(); }))
     return invalid_argument(fmt::format("{}: the adapter changes nothing", name));
   for (const LoraFit& fit : fits) {
     QUIRE_RETURN_IF_ERROR(ModuleCheck(name, *fit.module, layers.layers()[fit.layer], fit.piece).run());

@@ -20,9 +20,6 @@ struct LoraFit {
   std::string_view piece;  ///< "" for the whole layer
 };
 
-/// Whether the module has more than a copy of the base weight.
-bool changes_something(const AdapterModule& module);
-
 /// Every module with its layer, sizes checked. An Error names the tensors that belong to no layer, or a tensor with its
 /// shape and the shape that the model asks for, or two modules that change the same outputs. `name` says whose tensors
 /// they are.

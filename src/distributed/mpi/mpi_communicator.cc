@@ -212,47 +212,41 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
   return {};
 }
 
-Status MpiCommunicator::do_broadcast(const Block& data, int source) {
+Status MpiCommunicator::by_pieces(Operation operation, int64_t bytes, const std::function<Status(Piece)>& move) {
   int64_t begin = 0;
   do {
-    const Piece piece = {begin, std::min(kPieceBytes, data.bytes() - begin)};
-    start(Operation::kBroadcast, data.bytes());
-    if (rank() == source) {
-      QUIRE_RETURN_IF_ERROR(send_to_all(read_only(data), piece));
-      QUIRE_RETURN_IF_ERROR(finish());
-    } else {
-      QUIRE_RETURN_IF_ERROR(expect(piece.length, source));
-      QUIRE_RETURN_IF_ERROR(finish());
-      copy_in(arrived(source), data, begin, piece.length);
-    }
+    const Piece piece = {begin, std::min(kPieceBytes, bytes - begin)};
+    start(operation, bytes);
+    QUIRE_RETURN_IF_ERROR(move(piece));
     begin += piece.length;
-  } while (begin < data.bytes());
+  } while (begin < bytes);
   return {};
+}
+
+Status MpiCommunicator::receive_piece(const Block& block, Piece piece, int source) {
+  QUIRE_RETURN_IF_ERROR(expect(piece.length, source));
+  QUIRE_RETURN_IF_ERROR(finish());
+  copy_in(arrived(source), block, piece.begin, piece.length);
+  return {};
+}
+
+Status MpiCommunicator::do_broadcast(const Block& data, int source) {
+  return by_pieces(Operation::kBroadcast, data.bytes(), [&](Piece piece) -> Status {
+    if (rank() != source) return receive_piece(data, piece, source);
+    QUIRE_RETURN_IF_ERROR(send_to_all(read_only(data), piece));
+    return finish();
+  });
 }
 
 Status MpiCommunicator::do_send(const ConstBlock& data, int destination) {
-  int64_t begin = 0;
-  do {
-    const Piece piece = {begin, std::min(kPieceBytes, data.bytes() - begin)};
-    start(Operation::kMessage, data.bytes());
+  return by_pieces(Operation::kMessage, data.bytes(), [&](Piece piece) -> Status {
     QUIRE_RETURN_IF_ERROR(send_piece(data, piece, destination));
-    QUIRE_RETURN_IF_ERROR(finish());
-    begin += piece.length;
-  } while (begin < data.bytes());
-  return {};
+    return finish();
+  });
 }
 
 Status MpiCommunicator::do_receive(const Block& data, int source) {
-  int64_t begin = 0;
-  do {
-    const Piece piece = {begin, std::min(kPieceBytes, data.bytes() - begin)};
-    start(Operation::kMessage, data.bytes());
-    QUIRE_RETURN_IF_ERROR(expect(piece.length, source));
-    QUIRE_RETURN_IF_ERROR(finish());
-    copy_in(arrived(source), data, begin, piece.length);
-    begin += piece.length;
-  } while (begin < data.bytes());
-  return {};
+  return by_pieces(Operation::kMessage, data.bytes(), [&](Piece piece) { return receive_piece(data, piece, source); });
 }
 
 }  // namespace quire

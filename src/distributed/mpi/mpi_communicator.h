@@ -45,6 +45,10 @@ class MpiCommunicator final : public Communicator {
   Status send_piece(const ConstBlock& block, Piece piece, int destination);
   Status send_to_all(const ConstBlock& block, Piece piece);
   Status expect(int64_t bytes, int source);
+  /// Waits for a piece of `block` from `source`.
+  Status receive_piece(const Block& block, Piece piece, int source);
+  /// Moves `bytes` piece by piece, each a step of the operation; none is one piece of no bytes.
+  Status by_pieces(Operation operation, int64_t bytes, const std::function<Status(Piece)>& move);
   Status finish();
   /// What came from `rank` in this step; for the own rank, what was sent.
   std::byte* arrived(int rank) { return messages_.payload(message_of_[static_cast<size_t>(rank)]); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "ops/cpu/kernel_table.h"
 #include "ops/cpu/linear.h"
 
 namespace quire::ops::cpu {
