@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from conftest import MODELS, run_quire
+from safetensors_files import read_tensors, write_tensors
 
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 
@@ -39,21 +40,9 @@ def edit_config(folder, **fields):
 def edit_tensors(folder, edit):
     """Lets `edit` change the dictionary name -> (dtype, shape, bytes) of model.safetensors."""
     path = folder / "model.safetensors"
-    content = path.read_bytes()
-    size = struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8 : 8 + size])
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        tensors[name] = (entry["dtype"], entry["shape"], content[8 + size + begin : 8 + size + end])
+    tensors = read_tensors(path)
     edit(tensors)
-    header, data = {}, b""
-    for name, (dtype, shape, values) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_tensors(path, tensors)
 
 
 def gguf(architecture: str = "llama", **extra: int) -> bytes:

@@ -94,21 +94,9 @@ class AdapterExecutor final : public Executor {
 class AdapterService {
  public:
   explicit AdapterService(LoraConfig lora = {}, std::chrono::microseconds step = std::chrono::microseconds(50)) {
-    AsyncLlmParts parts;
-    parts.config.check_integrity_every_step = true;
+    AsyncLlmParts parts = small_parts(std::make_unique<AdapterExecutor>(shelf, step));
     parts.config.lora = std::move(lora);
     parts.config.lora.enabled = true;
-    parts.limits.max_model_len = 512;
-    parts.limits.block_size = 16;
-    parts.limits.num_blocks = 512;
-    parts.limits.kv_cache_tokens = 512 * 16;
-    parts.limits.max_num_batched_tokens = 256;
-    parts.limits.max_num_seqs = 32;
-    parts.limits.max_logprobs = 20;
-    parts.text.tokenizer = golden_tokenizer();
-    parts.limits.vocab_size = parts.text.tokenizer->vocab_size();
-    parts.model.eos_token_ids = {2};
-    parts.executor = std::make_unique<AdapterExecutor>(shelf, step);
     parts.adapter_memory = [this](Engine&) { return std::make_unique<FakeAdapterMemory>(shelf); };
     llm = AsyncLlm::from_parts(std::move(parts));
   }

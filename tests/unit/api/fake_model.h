@@ -81,24 +81,30 @@ struct Collected {
   int finals = 0;
 };
 
+/// A small service around an executor.
+inline AsyncLlmParts small_parts(std::unique_ptr<Executor> executor, int32_t eos = 2) {
+  AsyncLlmParts parts;
+  parts.config.check_integrity_every_step = true;
+  parts.limits.max_model_len = 512;
+  parts.limits.block_size = 16;
+  parts.limits.num_blocks = 512;
+  parts.limits.kv_cache_tokens = 512 * 16;
+  parts.limits.max_num_batched_tokens = 256;
+  parts.limits.max_num_seqs = 32;
+  parts.limits.max_logprobs = 20;
+  parts.text.tokenizer = golden_tokenizer();
+  parts.limits.vocab_size = parts.text.tokenizer->vocab_size();
+  parts.model.eos_token_ids = {eos};
+  parts.executor = std::move(executor);
+  return parts;
+}
+
 class FakeService {
  public:
   explicit FakeService(int32_t eos = 2) {
     auto executor = std::make_unique<FakeExecutor>();
     executor_ = executor.get();
-    AsyncLlmParts parts;
-    parts.config.check_integrity_every_step = true;
-    parts.limits.max_model_len = 512;
-    parts.limits.block_size = 16;
-    parts.limits.num_blocks = 512;
-    parts.limits.kv_cache_tokens = 512 * 16;
-    parts.limits.max_num_batched_tokens = 256;
-    parts.limits.max_num_seqs = 32;
-    parts.limits.max_logprobs = 20;
-    parts.text.tokenizer = golden_tokenizer();
-    parts.limits.vocab_size = parts.text.tokenizer->vocab_size();
-    parts.model.eos_token_ids = {eos};
-    parts.executor = std::move(executor);
+    AsyncLlmParts parts = small_parts(std::move(executor), eos);
     llm = AsyncLlm::from_parts(std::move(parts));
   }
 

@@ -8,9 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/fake_adapters.h"
-#include "server/fake_backend.h"
-#include "server/http_client.h"
-#include "server/server.h"
+#include "server/serving_test.h"
 
 namespace quire {
 namespace {
@@ -18,31 +16,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-class LoraRoutesTest : public testing::Test {
+class LoraRoutesTest : public ServingTest {
  protected:
   void serve(AdapterCatalog::Options catalog_options = {}, bool lora = true) {
-    options.port = 0;
-    backend = std::make_unique<FakeBackend>();
+    auto engine = std::make_unique<FakeBackend>();
     if (lora) {
-      backend->catalog =
+      engine->catalog =
           std::make_unique<AdapterCatalog>(catalog_options, std::make_unique<test::FakeAdapterMemory>(shelf));
     }
-    auto started = Server::start(options, *backend);
-    ASSERT_TRUE(started.ok()) << started.error().message;
-    server = std::move(started).value();
-    port = server->port();
-  }
-  void TearDown() override {
-    server.reset();
-    backend.reset();
-  }
-  std::string post_raw(const std::string& path, const std::string& body, int expected) const {
-    const std::string response = exchange(port, "POST", path, body);
-    EXPECT_EQ(status_of(response), expected) << response;
-    return body_of(response);
-  }
-  Json post(const std::string& path, const std::string& body, int expected = 200) const {
-    return Json::parse(post_raw(path, body, expected));
+    start(std::move(engine));
   }
   Json models() const { return Json::parse(body_of(exchange(port, "GET", "/v1/models")))["data"]; }
   void load(const std::string& name, const std::string& path) const {
@@ -50,11 +32,7 @@ class LoraRoutesTest : public testing::Test {
               "Success: LoRA adapter '" + name + "' added successfully.");
   }
 
-  ServerOptions options;
   std::shared_ptr<test::AdapterShelf> shelf = std::make_shared<test::AdapterShelf>();
-  std::unique_ptr<FakeBackend> backend;
-  std::unique_ptr<Server> server;
-  uint16_t port = 0;
 };
 
 TEST_F(LoraRoutesTest, LoadUseListUnload) {

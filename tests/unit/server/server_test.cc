@@ -7,9 +7,8 @@
 #include <set>
 
 #include "server/auth.h"
-#include "server/fake_backend.h"
-#include "server/http_client.h"
 #include "server/metrics.h"
+#include "server/serving_test.h"
 
 namespace quire {
 namespace {
@@ -17,25 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
-class ServerTest : public testing::Test {
+class ServerTest : public ServingTest {
  protected:
-  void serve(milliseconds step = milliseconds(0)) {
-    options.port = 0;
-    backend = std::make_unique<FakeBackend>(step);
-    auto started = Server::start(options, *backend);
-    ASSERT_TRUE(started.ok()) << started.error().message;
-    server = std::move(started).value();
-    port = server->port();
-  }
-  void TearDown() override {
-    server.reset();
-    backend.reset();
-  }
-  Json post(const std::string& path, const std::string& body, int expected = 200) const {
-    const std::string response = exchange(port, "POST", path, body);
-    EXPECT_EQ(status_of(response), expected) << response;
-    return Json::parse(body_of(response));
-  }
+  void serve(milliseconds step = milliseconds(0)) { start(std::make_unique<FakeBackend>(step)); }
   bool eventually(const std::function<bool()>& condition) const {
     for (int i = 0; i < 500; ++i) {
       if (condition()) return true;
@@ -43,11 +26,6 @@ class ServerTest : public testing::Test {
     }
     return false;
   }
-
-  ServerOptions options;
-  std::unique_ptr<FakeBackend> backend;
-  std::unique_ptr<Server> server;
-  uint16_t port = 0;
 };
 
 TEST_F(ServerTest, PlainCompletion) {
