@@ -12,6 +12,7 @@ Attention::Attention(int layer, const HeadPartition& heads, AttentionOptions opt
       options_(options) {}
 
 void Attention::forward(ForwardBatch& batch, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& out) const {
+  if (batch.context->failure) return;
   const ops::PagedKvLayer& cache = batch.kv_cache->layer(layer_);
   const KvGroupBatch& group = batch.groups[static_cast<size_t>(batch.kv_cache->group_of(layer_))];
   ops::write_kv(*batch.context, k, v, group.slots, cache);

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "distributed/communication_op.h"
 #include "layers/weight_loading.h"
 #include "ops/copy.h"
 
@@ -66,7 +67,8 @@ Status LinearBase::load_bias(OpContext& context, const WeightSource& source, con
   return {};
 }
 
-void LinearBase::forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
+void LinearBase::apply(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
+  if (batch.context->failure) return;
   weight_->apply(*batch.context, x, bias_, out);
   if (lora_hook_ != nullptr && !batch.adapters.empty()) {
     lora_hook_->apply(*batch.context, batch.adapters, first_row, x, out);
@@ -79,12 +81,42 @@ ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, in
                  {{{"", out_features, {0, out_features}}}, in_features, {0, in_features}, bias}) {}
 
 ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
-                                           int64_t out_features, bool bias, int64_t multiple)
-    : LinearBase(context, std::move(prefix),
+                                           int64_t out_features, bool bias, int64_t multiple, bool gather)
+    : LinearBase(context, prefix,
                  {{{"", out_features, partition(out_features, context.tensor_parallel, multiple)}},
                   in_features,
                   {0, in_features},
-                  bias}) {}
+                  bias}) {
+  if (gather) gather_output(context.tensor_parallel, multiple);
+}
+
+void ColumnParallelLinear::gather_output(ParallelRank place, int64_t multiple) {
+  if (place.size == 1) return;
+  for (const OutputPiece& piece : pieces()) {
+    std::vector<int64_t> shares;
+    for (int rank = 0; rank < place.size; ++rank) {
+      shares.push_back(partition(piece.size, {rank, place.size}, multiple).size());
+    }
+    gathered_.push_back(std::move(shares));
+  }
+}
+
+void ColumnParallelLinear::forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
+  if (gathered_.empty()) return apply(batch, x, out, first_row);
+  const Workspace::Scope scope(*batch.context->workspace);
+  Tensor own = batch.context->workspace->tensor(x.rows(), out_features());
+  apply(batch, x, own, first_row);
+  int64_t local = 0;
+  int64_t whole = 0;
+  for (size_t i = 0; i < gathered_.size(); ++i) {
+    const OutputPiece& piece = pieces()[i];
+    Tensor target = out.slice_cols(whole, piece.size);
+    tensor_model_parallel_all_gather(*batch.context, own.slice_cols(local, piece.local.size()), target, -1,
+                                     gathered_[i]);
+    local += piece.local.size();
+    whole += piece.size;
+  }
+}
 
 namespace {
 
@@ -105,27 +137,37 @@ std::vector<OutputPiece> head_pieces(const HeadPartition& heads, int64_t head_di
 }  // namespace
 
 MergedColumnParallelLinear::MergedColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
-                                                       const std::vector<Piece>& pieces, bool bias, int64_t multiple)
+                                                       const std::vector<Piece>& pieces, bool bias, int64_t multiple,
+                                                       bool gather)
     : ColumnParallelLinear(
-          context, std::move(prefix),
-          {divide_pieces(pieces, context.tensor_parallel, multiple), in_features, {0, in_features}, bias}) {}
+          context, prefix,
+          {divide_pieces(pieces, context.tensor_parallel, multiple), in_features, {0, in_features}, bias}) {
+  if (gather) gather_output(context.tensor_parallel, multiple);
+}
 
 QKVParallelLinear::QKVParallelLinear(LayerContext& context, std::string prefix, int64_t hidden_size, int64_t head_dim,
                                      const HeadPartition& heads, int64_t total_query_heads, int64_t total_kv_heads,
                                      bool bias)
     : ColumnParallelLinear(
-          context, std::move(prefix),
+          context, prefix,
           {head_pieces(heads, head_dim, total_query_heads, total_kv_heads), hidden_size, {0, hidden_size}, bias}) {}
 
 RowParallelLinear::RowParallelLinear(LayerContext& context, std::string prefix, int64_t in_features, Range input,
-                                     int64_t out_features, bool bias)
-    : LinearBase(context, std::move(prefix),
+                                     int64_t out_features, bool bias, RowParallelOptions options)
+    : LinearBase(context, prefix,
                  {{
                       {"", out_features, {0, out_features}},
                   },
                   in_features,
                   input,
                   bias,
-                  context.tensor_parallel.rank == 0}) {}
+                  context.tensor_parallel.rank == 0}),
+      cut_input_(!options.input_is_parallel),
+      reduce_(options.reduce_results && context.tensor_parallel.size > 1) {}
+
+void RowParallelLinear::forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
+  apply(batch, cut_input_ ? x.slice_cols(input().begin, input().size()) : x, out, first_row);
+  if (reduce_) tensor_model_parallel_all_reduce(*batch.context, out);
+}
 
 }  // namespace quire

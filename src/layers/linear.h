@@ -1,5 +1,8 @@
 // The parallel linears: the only owners of matrices. Each has a sharding rule, a LinearMethod, a weight loader that
 // takes named pieces and cuts this rank's share, and a LoRA hook. Names and rules are vLLM's; sizes need not divide.
+//
+// forward() is called by all ranks with the same rows, since some layers meet there. Where that fails,
+// OpContext::failure says so and the output means nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +26,13 @@ class LinearBase {
   LinearBase(const LinearBase&) = delete;
   LinearBase& operator=(const LinearBase&) = delete;
 
-  /// out = x * Wᵀ + bias (this rank's part), and what the adapters change of it. x: [rows, in], out: [rows, out]; x's
-  /// rows are those of the batch's current rows from `first_row` on.
-  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const;
+  /// out = x * Wᵀ + bias, and what the adapters change of it: this rank's part, or all where the layer says so. x:
+  /// [rows, in], out: [rows, out]; x's rows are those of the batch's current rows from `first_row` on.
+  virtual void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const {
+    apply(batch, x, out, first_row);
+  }
 
-  /// This rank's sizes.
+  /// The features that this rank's weight has.
   int64_t in_features() const { return weight_->in_features(); }
   int64_t out_features() const { return weight_->out_features(); }
 
@@ -40,6 +45,10 @@ class LinearBase {
     bool add_bias_here = true;  ///< false on ranks whose sum another rank's bias is added to
   };
   LinearBase(LayerContext& context, const std::string& prefix, Shape shape);
+  /// The product with this rank's weight.
+  void apply(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const;
+  const std::vector<OutputPiece>& pieces() const { return pieces_; }
+  Range input() const { return input_; }
 
  private:
   Status load_weight(OpContext& context, const WeightSource& source, const WeightInfo& weight, std::string_view piece);
@@ -62,12 +71,21 @@ class ReplicatedLinear : public LinearBase {
 /// Output features divided over the ranks.
 class ColumnParallelLinear : public LinearBase {
  public:
-  /// Shares are multiples of `multiple` features.
+  /// Shares are multiples of `multiple` features. With `gather_output` every rank gets all features, in the
+  /// checkpoint's order, instead of its share.
   ColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features, int64_t out_features, bool bias,
-                       int64_t multiple = 1);
+                       int64_t multiple = 1, bool gather_output = false);
+
+  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const override;
 
  protected:
-  using LinearBase::LinearBase;
+  ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape)
+      : LinearBase(context, prefix, std::move(shape)) {}
+  /// Makes forward() gather; the pieces were divided in multiples of `multiple`.
+  void gather_output(ParallelRank place, int64_t multiple);
+
+ private:
+  std::vector<std::vector<int64_t>> gathered_;  ///< for each piece the ranks' shares; empty where none gathers
 };
 
 /// Several column-parallel matrices of the same input, multiplied as one: each piece is divided by itself.
@@ -78,7 +96,8 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
     int64_t size;
   };
   MergedColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
-                             const std::vector<Piece>& pieces, bool bias, int64_t multiple = 1);
+                             const std::vector<Piece>& pieces, bool bias, int64_t multiple = 1,
+                             bool gather_output = false);
 };
 
 /// The attention projections q, k and v as one matrix: heads divided over the ranks, KV heads held where they are read.
@@ -88,12 +107,24 @@ class QKVParallelLinear : public ColumnParallelLinear {
                     const HeadPartition& heads, int64_t total_query_heads, int64_t total_kv_heads, bool bias);
 };
 
-/// Input features divided over the ranks: each gives a partial sum. The bias is whole and added once, by rank 0.
+struct RowParallelOptions {
+  bool input_is_parallel = true;  ///< x holds this rank's features only; false: x is whole, and cut here
+  bool reduce_results = true;     ///< false: out is this rank's part of the sum, which the caller reduces
+};
+
+/// Input features divided over the ranks: each computes a part of the sum, and all get the sum. The bias is whole and
+/// added once, by rank 0, before the sum.
 class RowParallelLinear : public LinearBase {
  public:
-  /// `input` is the share of the input features that this rank's x holds.
+  /// `input` is the share of the input features that falls to this rank.
   RowParallelLinear(LayerContext& context, std::string prefix, int64_t in_features, Range input, int64_t out_features,
-                    bool bias);
+                    bool bias, RowParallelOptions options = {});
+
+  void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const override;
+
+ private:
+  bool cut_input_;
+  bool reduce_;
 };
 
 }  // namespace quire

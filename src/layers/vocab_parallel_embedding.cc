@@ -1,15 +1,25 @@
 #include "layers/vocab_parallel_embedding.h"
 
+#include "distributed/communication_op.h"
 #include "layers/weight_loading.h"
 #include "ops/linear.h"
+#include "ops/listed_tokens.h"
 
 namespace quire {
+
+namespace {
+
+VocabPartition part_of(int64_t vocab_size, ParallelRank place) {
+  return partition_vocab(vocab_size, place, place.size == 1 ? 1 : ops::PackedMatrix::kPanelWidth);
+}
+
+}  // namespace
 
 VocabParallelTable::VocabParallelTable(LayerContext& context, const std::string& prefix, int64_t vocab_size,
                                        int64_t hidden_size)
     : vocab_size_(vocab_size),
-      partition_(partition_vocab(vocab_size, context.tensor_parallel,
-                                 context.tensor_parallel.size == 1 ? 1 : ops::PackedMatrix::kPanelWidth)),
+      place_(context.tensor_parallel),
+      partition_(part_of(vocab_size, place_)),
       weight_(context.linear_method.create_weight(context.op_context, context.arena, partition_.rows, hidden_size)) {
   context.parameters.add(
       prefix + ".weight", {vocab_size, hidden_size}, {},
@@ -42,31 +52,52 @@ VocabParallelEmbedding::VocabParallelEmbedding(LayerContext& context, const std:
 }
 
 void VocabParallelEmbedding::forward(ForwardBatch& batch, Tensor& out) const {
-  QUIRE_CHECK(table_.partition().range.begin == 0);
-  table_.weight().gather(*batch.context, batch.token_ids, out);
-  if (lora_hook_ != nullptr && !batch.adapters.empty()) {
-    lora_hook_->apply(*batch.context, batch.adapters, 0, batch.token_ids, out);
+  OpContext& context = *batch.context;
+  const Workspace::Scope scope(*context.workspace);
+  Tensor ids = batch.token_ids;
+  const bool divided = table_.place().size > 1;
+  if (divided) {
+    ids = context.workspace->tensor(1, batch.tokens(), DType::kInt32);
+    const Range& range = table_.partition().range;
+    ops::local_ids(context, batch.token_ids, range.begin, range.size(), ids);
   }
+  table_.weight().gather(context, ids, out);
+  if (lora_hook_ != nullptr && !batch.adapters.empty()) lora_hook_->apply(context, batch.adapters, 0, ids, out);
+  if (divided) tensor_model_parallel_all_reduce(context, out);
+}
+
+void ParallelLMHead::register_layer(LayerContext& context, const std::string& prefix) {
+  const int ranks = table_->place().size;
+  for (int rank = 0; rank < ranks; ++rank) {
+    shares_.push_back(part_of(table_->vocab_size(), {rank, ranks}).range.size());
+  }
+  context.adaptable.add(table_->adaptable(AdaptableLayer::Kind::kLinear, prefix, &lora_hook_));
 }
 
 ParallelLMHead::ParallelLMHead(LayerContext& context, const std::string& prefix, int64_t vocab_size,
                                int64_t hidden_size)
     : own_(std::make_unique<VocabParallelTable>(context, prefix, vocab_size, hidden_size)), table_(own_.get()) {
-  context.adaptable.add(table_->adaptable(AdaptableLayer::Kind::kLinear, prefix, &lora_hook_));
+  register_layer(context, prefix);
 }
 
 ParallelLMHead::ParallelLMHead(LayerContext& context, const std::string& prefix, const VocabParallelEmbedding& tied)
     : table_(&tied.table_) {
-  context.adaptable.add(table_->adaptable(AdaptableLayer::Kind::kLinear, prefix, &lora_hook_));
+  register_layer(context, prefix);
 }
 
 Tensor ParallelLMHead::logits(OpContext& context, const Tensor& hidden,
                               std::span<const AdapterSegment> adapters) const {
-  QUIRE_CHECK(table_->whole());
-  Tensor logits = context.workspace->tensor(hidden.rows(), table_->weight().out_features());
-  table_->weight().apply(context, hidden, Tensor(), logits);
-  if (lora_hook_ != nullptr && !adapters.empty()) lora_hook_->apply(context, adapters, 0, hidden, logits);
-  return logits;
+  if (context.failure) return {};
+  Workspace& workspace = *context.workspace;
+  const ParallelRank place = table_->place();
+  Tensor all;
+  if (place.size > 1 && place.rank == 0) all = workspace.tensor(hidden.rows(), table_->vocab_size());
+  Tensor own = workspace.tensor(hidden.rows(), table_->weight().out_features());
+  table_->weight().apply(context, hidden, Tensor(), own);
+  if (lora_hook_ != nullptr && !adapters.empty()) lora_hook_->apply(context, adapters, 0, hidden, own);
+  if (place.size == 1) return own;
+  tensor_model_parallel_gather(context, own.slice_cols(0, table_->partition().range.size()), all, 0, -1, shares_);
+  return context.failure ? Tensor() : all;
 }
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "distributed/partition.h"
 #include "layers/forward_batch.h"
@@ -22,8 +23,8 @@ class VocabParallelTable {
 
   const VocabPartition& partition() const { return partition_; }
   const LinearWeight& weight() const { return *weight_; }
-  /// Whether this rank holds all rows.
-  bool whole() const { return partition_.rows == vocab_size_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  ParallelRank place() const { return place_; }
   /// The table as something that adapters change, called by its owner's name and kind.
   AdaptableLayer adaptable(AdaptableLayer::Kind kind, std::string prefix, LoraHook** hook) const;
 
@@ -31,6 +32,7 @@ class VocabParallelTable {
   Status load(OpContext& context, const WeightSource& source, const WeightInfo& weight);
 
   int64_t vocab_size_;
+  ParallelRank place_;
   VocabPartition partition_;
   std::unique_ptr<LinearWeight> weight_;
 };
@@ -41,7 +43,8 @@ class VocabParallelEmbedding {
   VocabParallelEmbedding(const VocabParallelEmbedding&) = delete;
   VocabParallelEmbedding& operator=(const VocabParallelEmbedding&) = delete;
 
-  /// out[i] = the row of token_ids[i], as its adapter has it. out: [tokens, hidden].
+  /// out[i] = the row of token_ids[i], as its adapter has it, on all ranks: each looks up the ids that it holds, and
+  /// the ranks' rows are summed. out: [tokens, hidden].
   void forward(ForwardBatch& batch, Tensor& out) const;
 
   int64_t hidden_size() const { return table_.weight().in_features(); }
@@ -62,12 +65,16 @@ class ParallelLMHead {
   ParallelLMHead(const ParallelLMHead&) = delete;
   ParallelLMHead& operator=(const ParallelLMHead&) = delete;
 
-  /// hidden: [rows, hidden], whose rows `adapters` counts; gives [rows, vocab] in the context's workspace.
+  /// hidden: [rows, hidden], whose rows `adapters` counts; gives [rows, vocab] in the context's workspace. Rank 0 alone
+  /// needs logits, since it samples for all: elsewhere the result is undefined (Tensor::defined).
   Tensor logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) const;
 
  private:
+  void register_layer(LayerContext& context, const std::string& prefix);
+
   std::unique_ptr<VocabParallelTable> own_;
   const VocabParallelTable* table_;
+  std::vector<int64_t> shares_;  ///< of the vocabulary, by rank
   LoraHook* lora_hook_ = nullptr;
 };
 

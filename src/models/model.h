@@ -29,7 +29,8 @@ class Model {
   /// Hidden states of batch.output_rows after the final norm, [output rows, hidden], in the workspace of batch.context.
   virtual Tensor forward(ForwardBatch& batch) = 0;
 
-  /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace. `adapters` counts those rows.
+  /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace. `adapters` counts those rows. All
+  /// tensor parallel ranks call it; ranks other than 0 may get an undefined tensor.
   virtual Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) = 0;
 
   /// What checkpoints store apart and this model multiplies as one; adapters name their modules as checkpoints do.

@@ -5,6 +5,14 @@
 
 namespace quire::ops {
 
+void local_ids(OpContext& context, const Tensor& ids, int64_t first, int64_t count, Tensor& out) {
+  QUIRE_CHECK(is_vector(ids, DType::kInt32, ids.cols()) && is_vector(out, DType::kInt32, ids.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      return cpu::local_ids(ids, first, count, out);
+  }
+}
+
 void gather_listed_rows(OpContext& context, const Tensor& ids, const Tensor& listed, const PackedMatrix& table,
                         Tensor& out) {
   QUIRE_CHECK(is_vector(ids, DType::kInt32, ids.cols()) && is_vector(listed, DType::kInt32, table.out_features));

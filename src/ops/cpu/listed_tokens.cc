@@ -7,6 +7,13 @@
 
 namespace quire::ops::cpu {
 
+void local_ids(const Tensor& ids, int64_t first, int64_t count, Tensor& out) {
+  for (int64_t i = 0; i < ids.cols(); ++i) {
+    const int64_t local = ids.data<int32_t>()[i] - first;
+    out.data<int32_t>()[i] = local >= 0 && local < count ? static_cast<int32_t>(local) : -1;
+  }
+}
+
 void gather_listed_rows(const Tensor& ids, const Tensor& listed, const PackedMatrix& table, Tensor& out) {
   const int32_t* const begin = listed.data<int32_t>();
   const int32_t* const end = begin + listed.cols();

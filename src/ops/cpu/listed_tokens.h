@@ -5,6 +5,8 @@
 
 namespace quire::ops::cpu {
 
+void local_ids(const Tensor& ids, int64_t first, int64_t count, Tensor& out);
+
 void gather_listed_rows(const Tensor& ids, const Tensor& listed, const PackedMatrix& table, Tensor& out);
 
 void scatter_columns(const Tensor& x, const Tensor& listed, Tensor& out);

@@ -1,5 +1,6 @@
 #include "distributed/parallel_state.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "distributed/communication_op.h"
@@ -39,6 +40,7 @@ TEST(ParallelState, GroupsInsideGroupsWorkSideBySide) {
     EXPECT_EQ(pipeline.is_first_rank(), rank < 2);
     EXPECT_EQ(pipeline.is_last_rank(), rank >= 4);
 
+    OpContext context;
     // A pipeline's step: receive from the stage before, reduce in the stage, send on; in between the world meets.
     for (int step = 0; step < 20; ++step) {
       Tensor x = Tensor::empty(1, 500, DType::kFloat32);
@@ -47,7 +49,8 @@ TEST(ParallelState, GroupsInsideGroupsWorkSideBySide) {
         ASSERT_TRUE(pipeline.receive(x, pipeline.rank_in_group() - 1).ok());
       }
       for (int64_t i = 0; i < 500; ++i) x.data<float>()[i] += static_cast<float>(rank + step);
-      ASSERT_TRUE(tensor_model_parallel_all_reduce(x).ok());
+      tensor_model_parallel_all_reduce(context, x);
+      ASSERT_FALSE(context.failure);
       if (!pipeline.is_last_rank()) {
         ASSERT_TRUE(pipeline.send(x, pipeline.rank_in_group() + 1).ok());
       }
@@ -72,17 +75,38 @@ TEST(ParallelState, TheCallsOfTheLayersWorkOnTheTensorParallelGroup) {
     const Tensor x = rank_tensor(rank, 2, 4);
     Tensor sum = Tensor::empty(2, 4, DType::kFloat32), half = Tensor::empty(2, 2, DType::kFloat32);
     Tensor all = Tensor::empty(2, 8, DType::kFloat32), at_first = Tensor::empty(2, 8, DType::kFloat32);
-    ASSERT_TRUE(tensor_model_parallel_all_reduce(x, sum).ok());
-    ASSERT_TRUE(tensor_model_parallel_reduce_scatter(x, half).ok());
-    ASSERT_TRUE(tensor_model_parallel_all_gather(x, all).ok());
-    ASSERT_TRUE(tensor_model_parallel_gather(x, at_first).ok());
+    OpContext context;
+    tensor_model_parallel_all_reduce(context, x, sum);
+    tensor_model_parallel_reduce_scatter(context, x, half);
+    tensor_model_parallel_all_gather(context, x, all);
+    tensor_model_parallel_gather(context, x, at_first);
+    ASSERT_FALSE(context.failure);
     EXPECT_EQ(sum.row<float>(1)[3], sum_of_ranks(2, 7));
     EXPECT_EQ(half.row<float>(1)[1], sum.row<float>(1)[2 * rank + 1]);
     EXPECT_EQ(all.row<float>(1)[7], rank_value(1, 7));
     if (rank == 0) {
       EXPECT_EQ(at_first.row<float>(1)[7], rank_value(1, 7));
     }
-    ASSERT_TRUE(tensor_model_parallel_broadcast(sum, 1).ok());
+    tensor_model_parallel_broadcast(context, sum, 1);
+    ASSERT_FALSE(context.failure);
+  });
+}
+
+TEST(ParallelState, AStepGoesOnAfterTheFirstFailureWhichIsKept) {
+  const auto segment = make_segment(small_segment(2));
+  on_threads(2, [&](int rank) {
+    ParallelState state;
+    ASSERT_TRUE(state.init_distributed_environment(std::make_unique<ShmTransport>(segment, rank)).ok());
+    ASSERT_TRUE(state.initialize_model_parallel(2).ok());
+    const CurrentParallelState entered(state);
+    if (rank == 1) return get_tp_group().abort("somebody said so");  // and never comes
+    OpContext context;
+    Tensor x = rank_tensor(rank, 2, 4), all = Tensor::empty(2, 8, DType::kFloat32);
+    tensor_model_parallel_all_reduce(context, x);
+    tensor_model_parallel_all_gather(context, x, all);
+    ASSERT_TRUE(context.failure);
+    EXPECT_THAT(context.failure->message,
+                testing::AllOf(testing::HasSubstr("all_reduce"), testing::HasSubstr("somebody said so")));
   });
 }
 

@@ -1,12 +1,14 @@
 // What layer tests need: a context for any rank and a checkpoint in memory.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "distributed/rank_threads.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
 
@@ -71,6 +73,29 @@ struct RankContext {
   LayerContext layer;
   ForwardBatch batch;
 };
+
+/// Runs fn on a rank of each place of a tensor parallel group, as threads that can reach each other.
+inline void on_ranks(int ranks, const std::function<void(RankContext&)>& fn) {
+  const std::shared_ptr<SharedSegment> segment = make_segment(small_segment(ranks));
+  on_threads(ranks, [&](int rank) {
+    ParallelState state;
+    ASSERT_TRUE(state.init_distributed_environment(std::make_unique<ShmTransport>(segment, rank)).ok());
+    ASSERT_TRUE(state.initialize_model_parallel(ranks).ok());
+    state.tensor_parallel().set_timeout(std::chrono::seconds(60));
+    const CurrentParallelState entered(state);
+    RankContext context({rank, ranks});
+    fn(context);
+    EXPECT_FALSE(context.op.failure) << context.op.failure->message;
+  });
+}
+
+inline std::vector<float> values_of(const Tensor& x) {
+  std::vector<float> values;
+  for (int64_t row = 0; row < x.rows(); ++row) {
+    values.insert(values.end(), x.row<float>(row), x.row<float>(row) + x.cols());
+  }
+  return values;
+}
 
 inline Tensor random_rows(int64_t rows, int64_t cols, unsigned seed) {
   Tensor x = Tensor::empty(rows, cols, DType::kFloat32);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "layers/layer_fixture.h"
 
 namespace quire::testing {
@@ -66,7 +69,7 @@ TEST(QKVParallelLinear, RanksHoldTheHeadsOfTheWholeForAnySize) {
   }
 }
 
-TEST(MergedColumnThenRowParallelLinear, PartialSumsOfTheRanksAddUpToTheWhole) {
+TEST(MergedColumnThenRowParallelLinear, EveryRankGetsTheSumThatOneRankComputes) {
   constexpr int64_t kHidden = 24, kWide = 100;
   MemorySource source;
   source.add_random("mlp.gate_proj.weight", {kWide, kHidden});
@@ -74,8 +77,8 @@ TEST(MergedColumnThenRowParallelLinear, PartialSumsOfTheRanksAddUpToTheWhole) {
   source.add_random("mlp.down_proj.weight", {kHidden, kWide});
   source.add_random("mlp.down_proj.bias", {kHidden});
   const Tensor x = random_rows(4, kHidden, 2);
-  const auto partial = [&](ParallelRank place) {
-    RankContext rank(place);
+  const auto run_block = [&](RankContext& rank) {
+    const ParallelRank place = rank.layer.tensor_parallel;
     const MergedColumnParallelLinear gate_up(rank.layer, "mlp.gate_up_proj", kHidden, {{"gate", kWide}, {"up", kWide}},
                                              false, 16);
     const Range input = partition(kWide, place, 16);
@@ -83,16 +86,73 @@ TEST(MergedColumnThenRowParallelLinear, PartialSumsOfTheRanksAddUpToTheWhole) {
     EXPECT_TRUE(rank.parameters.load(source, stacked()).ok());
     EXPECT_EQ(gate_up.out_features(), 2 * input.size());
     const Tensor wide = run(rank, gate_up, x);
-    return run(rank, down, wide.slice_cols(0, input.size()));
+    const std::vector<float> out = values_of(run(rank, down, wide.slice_cols(0, input.size())));
+    EXPECT_EQ(values_of(run(rank, down, wide.slice_cols(0, input.size()))), out) << "not repeatable";
+    return out;
   };
-  const Tensor expected = partial({0, 1});
+  RankContext whole({0, 1});
+  const std::vector<float> expected = run_block(whole);
   for (int size = 2; size <= 5; ++size) {
-    std::vector<double> sum(static_cast<size_t>(expected.size()));
-    for (int index = 0; index < size; ++index) {
-      const Tensor part = partial({index, size});
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(part.data<float>()[i]);
+    std::vector<std::vector<float>> results(static_cast<size_t>(size));
+    on_ranks(size, [&](RankContext& rank) {
+      results[static_cast<size_t>(rank.layer.tensor_parallel.rank)] = run_block(rank);
+    });
+    for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]) << size << " ranks";
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(results[0][i], expected[i], 2e-4) << size << " ranks";
+  }
+}
+
+TEST(RowParallelLinear, CutsAWholeInputAndLeavesTheSumToTheCallerWhereAsked) {
+  constexpr int64_t kIn = 37, kOut = 20;
+  MemorySource source;
+  source.add_random("o.weight", {kOut, kIn});
+  source.add_random("o.bias", {kOut});
+  const Tensor x = random_rows(3, kIn, 4);
+  const auto run_linear = [&](RankContext& rank, RowParallelOptions options) {
+    const RowParallelLinear linear(rank.layer, "o", kIn, partition(kIn, rank.layer.tensor_parallel), kOut, true,
+                                   options);
+    EXPECT_TRUE(rank.parameters.load(source, {}).ok());
+    return values_of(run(rank, linear, x));
+  };
+  RankContext whole({0, 1});
+  const std::vector<float> expected = run_linear(whole, {});
+  for (const bool reduce : {true, false}) {
+    std::vector<std::vector<float>> results(3);
+    on_ranks(3, [&](RankContext& rank) {
+      results[static_cast<size_t>(rank.layer.tensor_parallel.rank)] =
+          run_linear(rank, {.input_is_parallel = false, .reduce_results = reduce});
+    });
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const float sum = reduce ? results[1][i] : results[0][i] + results[1][i] + results[2][i];
+      EXPECT_NEAR(sum, expected[i], 1e-5);
     }
-    for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], expected.data<float>()[i], 2e-4) << size << " ranks";
+  }
+}
+
+TEST(ColumnParallelLinear, GathersTheOutputOfEveryPieceInTheOrderOfTheCheckpoint) {
+  constexpr int64_t kHidden = 12, kGate = 50, kUp = 23;
+  MemorySource source;
+  source.add_random("mlp.gate_proj.weight", {kGate, kHidden});
+  source.add_random("mlp.up_proj.weight", {kUp, kHidden});
+  source.add_random("mlp.single.weight", {kUp, kHidden});
+  source.add_random("mlp.single.bias", {kUp});
+  const Tensor x = random_rows(5, kHidden, 5);
+  const auto run_linears = [&](RankContext& rank) {
+    const MergedColumnParallelLinear merged(rank.layer, "mlp.gate_up_proj", kHidden, {{"gate", kGate}, {"up", kUp}},
+                                            false, 16, true);
+    const ColumnParallelLinear single(rank.layer, "mlp.single", kHidden, kUp, true, 1, true);
+    EXPECT_TRUE(rank.parameters.load(source, stacked()).ok());
+    Tensor out = Tensor::empty(5, kGate + kUp, DType::kFloat32), other = Tensor::empty(5, kUp, DType::kFloat32);
+    merged.forward(rank.batch, x, out);
+    single.forward(rank.batch, x, other);
+    std::vector<float> all = values_of(out);
+    std::ranges::copy(values_of(other), std::back_inserter(all));
+    return all;
+  };
+  RankContext whole({0, 1});
+  const std::vector<float> expected = run_linears(whole);
+  for (int size = 2; size <= 4; ++size) {
+    on_ranks(size, [&](RankContext& rank) { EXPECT_EQ(run_linears(rank), expected) << size << " ranks"; });
   }
 }
 

@@ -161,7 +161,7 @@ TEST_F(LoraAdapterTest, AFusedModuleGivesTheSameAsItsPiecesWithTheSameA) {
   for (int64_t i = 0; i < a.size(); ++i) EXPECT_EQ(a.data<float>()[i], b.data<float>()[i]);
 }
 
-TEST_F(LoraAdapterTest, PartialSumsOfTheRanksAddUpToTheWhole) {
+TEST_F(LoraAdapterTest, RanksTogetherGiveWhatOneRankGives) {
   add_tensors("mlp.gate_proj", 3, kHidden, kWide);
   add_tensors("mlp.up_proj", 5, kHidden, kWide);
   add_tensors("mlp.down_proj", 17, kWide, kHidden);
@@ -177,14 +177,13 @@ TEST_F(LoraAdapterTest, PartialSumsOfTheRanksAddUpToTheWhole) {
   };
   const Tensor expected = run({0, 1});
   for (int size = 2; size <= 5; ++size) {
-    std::vector<double> sum(static_cast<size_t>(expected.size()));
-    for (int index = 0; index < size; ++index) {
-      const Tensor part = run({index, size});
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(part.data<float>()[i]);
-    }
-    for (size_t i = 0; i < sum.size(); ++i) {
-      EXPECT_NEAR(sum[i], expected.data<float>()[i], 1e-5 * (100 + std::abs(sum[i]))) << size << " ranks";
-    }
+    on_ranks(size, [&](RankContext& rank) {
+      const Tensor sum = run(rank.layer.tensor_parallel);
+      for (int64_t i = 0; i < sum.size(); ++i) {
+        const float value = expected.data<float>()[i];
+        EXPECT_NEAR(sum.data<float>()[i], value, 1e-5 * (100 + std::abs(value))) << size << " ranks";
+      }
+    });
   }
 }
 

@@ -42,5 +42,13 @@ TEST(ListedTokens, ReplaceOnlyTheirColumns) {
   EXPECT_THROW(scatter_columns(fixture.context, x, numbers({1, 4}), out), CheckFailure);
 }
 
+TEST(ListedTokens, LocalIdsCountFromTheFirstRowOfARank) {
+  Fixture fixture;
+  Tensor out = Tensor::empty(1, 6, DType::kInt32);
+  local_ids(fixture.context, numbers({9, 10, 11, 14, 15, 0}), 10, 5, out);
+  const int32_t expected[] = {-1, 0, 1, 4, -1, -1};
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(out.data<int32_t>()[i], expected[i]) << i;
+}
+
 }  // namespace
 }  // namespace quire::ops
