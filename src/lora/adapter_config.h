@@ -65,6 +65,7 @@ class AdapterConfig {
   Bias bias = Bias::kNone;
   bool use_dora = false;
   bool lora_bias = false;
+  bool ensure_weight_tying = false;  ///< on a base that ties them, the embedding's change is the head's too
   std::vector<std::string> modules_to_save;
   TokenIndices trainable_tokens;  ///< by module name; a plain list stands under ""
   std::string where;

@@ -21,11 +21,11 @@ constexpr size_t kMaxEntries = 100'000;
 /// Fields that say how the adapter was trained or for whom, whatever their value: the weights hold their effect.
 /// velora_config compresses activations in the backward pass only.
 constexpr std::string_view kHarmless[] = {
-    "auto_mapping",   "base_model_name_or_path", "corda_config",   "ensure_weight_tying",
-    "eva_config",     "fan_in_fan_out",          "inference_mode", "lora_dropout",
+    "auto_mapping",   "base_model_name_or_path", "corda_config",   "eva_config",
+    "fan_in_fan_out", "inference_mode",          "loftq_config",   "lora_dropout",
     "lora_ga_config", "megatron_core",           "merge_weights",  "peft_version",
-    "revision",       "runtime_config",          "task_type",      "loftq_config",
-    "velora_config",  "qalora_group_size",
+    "revision",       "qalora_group_size",       "runtime_config", "task_type",
+    "velora_config",
 };
 
 /// Fields that change what an adapter computes in a way that is not built, and why, unless null, false or empty.
@@ -77,6 +77,7 @@ class AdapterConfigReader {
     config_.rank_stabilized_ = fields_.boolean("use_rslora", false);
     config_.use_dora = fields_.boolean("use_dora", false);
     config_.lora_bias = fields_.boolean("lora_bias", false);
+    config_.ensure_weight_tying = fields_.boolean("ensure_weight_tying", false);
     read_bias();
     read_selections();
     read_layers();

@@ -40,6 +40,9 @@ struct AdapterModule {
   /// Of the embedding's `weight` or `token_rows`: a head that the base ties to the embedding changes with it. In all
   /// other cases a tied head keeps the base weight when only the embedding changes, as in PEFT.
   bool changes_tied_head = false;
+  /// What kind of head the base model must have, where that matters: one that is tied to the embedding, or its own.
+  enum class Head : uint8_t { kAny, kTied, kOwn };
+  Head needs_head = Head::kAny;
 
   /// Whether it does more than carry a copy of the base weight.
   bool changes_something() const {

@@ -9,6 +9,7 @@
 #include "checkpoint/printable.h"
 #include "lora/adapter_config.h"
 #include "lora/adapter_tensors.h"
+#include "lora/adapter_tying.h"
 
 namespace quire {
 namespace {
@@ -105,6 +106,7 @@ Status check_adapter_fit(const AdapterFiles& files, const AdapterBase& base) {
     return invalid_argument(files.tensors().description() +
                             " changes modules that the model does not have: " + list_some(missing) + trained_on);
   }
+  QUIRE_RETURN_IF_ERROR(check_needs_head(files.tensors().description(), files.modules(), base.tied_head()));
   for (const AdapterModule& module : files.modules()) {
     QUIRE_RETURN_IF_ERROR(ModuleFit(files, module, base).check());
   }

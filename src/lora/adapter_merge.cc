@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/printable.h"
+#include "lora/adapter_tensors.h"
 #include "tensor/convert.h"
 
 namespace quire {
@@ -16,14 +17,6 @@ constexpr int64_t kElementsAtOnce = 1 << 20;
 
 /// How many rows of `cols` values to work on together.
 int64_t rows_at_once(int64_t cols) { return std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, cols)); }
-
-Result<std::vector<float>> read_all(const WeightSource& source, const WeightInfo& weight) {
-  std::vector<float> values(static_cast<size_t>(weight.rows() * weight.cols()));
-  std::vector<float> scratch;
-  QUIRE_ASSIGN_OR_RETURN(const MatrixView view, source.read_rows(weight, 0, weight.rows(), scratch));
-  for (int64_t row = 0; row < view.rows; ++row) row_to_float(view, row, values.data() + row * view.cols);
-  return values;
-}
 
 std::vector<float> transposed(const std::vector<float>& values, int64_t rows, int64_t cols) {
   std::vector<float> result(values.size());
@@ -47,15 +40,15 @@ class MergedRows {
       replaced_rows_.emplace(module_.token_ids[i], static_cast<int64_t>(i));
     }
     if (module_.a == nullptr) return {};
-    QUIRE_ASSIGN_OR_RETURN(right_, read_all(files_, *module_.a));
-    QUIRE_ASSIGN_OR_RETURN(left_, read_all(files_, *module_.b));
+    QUIRE_ASSIGN_OR_RETURN(right_, read_floats({files_, *module_.a}));
+    QUIRE_ASSIGN_OR_RETURN(left_, read_floats({files_, *module_.b}));
     if (module_.embedding) {
       std::vector<float> columns = transposed(right_, module_.rank, weight_.rows());
       right_ = transposed(left_, weight_.cols(), module_.rank);
       left_ = std::move(columns);
     }
     if (module_.magnitude == nullptr) return {};
-    QUIRE_ASSIGN_OR_RETURN(magnitude_, read_all(files_, *module_.magnitude));
+    QUIRE_ASSIGN_OR_RETURN(magnitude_, read_floats({files_, *module_.magnitude}));
     return module_.embedding ? prepare_column_gains() : Status();
   }
 
@@ -144,10 +137,10 @@ class MergedRows {
 Result<std::vector<float>> merged_bias(const MergedTensor& tensor, const AdapterFiles& files, const AdapterBase& base) {
   const AdapterModule& module = *tensor.module;
   const bool replaced = module.bias != nullptr;
-  QUIRE_ASSIGN_OR_RETURN(std::vector<float> bias,
-                         replaced ? read_all(files.tensors(), *module.bias) : read_all(base.tensors(), *tensor.base));
+  QUIRE_ASSIGN_OR_RETURN(std::vector<float> bias, replaced ? read_floats({files.tensors(), *module.bias})
+                                                           : read_floats({base.tensors(), *tensor.base}));
   if (module.lora_bias == nullptr) return bias;
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> more, read_all(files.tensors(), *module.lora_bias));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> more, read_floats({files.tensors(), *module.lora_bias}));
   for (size_t i = 0; i < bias.size(); ++i) bias[i] += module.scale * more[i];
   return bias;
 }

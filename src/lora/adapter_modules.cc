@@ -8,6 +8,7 @@
 #include "checkpoint/printable.h"
 #include "lora/adapter_tensor_name.h"
 #include "lora/adapter_tensors.h"
+#include "lora/adapter_tying.h"
 
 namespace quire {
 namespace {
@@ -72,6 +73,7 @@ class ModuleReader {
     for (auto& [path, draft] : drafts_) {
       if (is_something(draft.module)) modules.push_back(std::move(draft.module));
     }
+    if (config_.ensure_weight_tying) QUIRE_RETURN_IF_ERROR(judge_weight_tying(tensors_, modules));
     return modules;
   }
 
@@ -183,10 +185,21 @@ class ModuleReader {
     return {};
   }
 
-  Status judge_targeted(const Draft& draft, const WeightInfo& tensor) {
+  Status judge_targeted(Draft& draft, const WeightInfo& tensor) {
     QUIRE_ASSIGN_OR_RETURN(const auto reason, config_.why_not_targeted(draft.trained_path, budget_));
     if (!reason) return {};
+    if (config_.ensure_weight_tying && is_output_head(draft.module.path) && embedding_has_pair()) {
+      draft.module.needs_head = AdapterModule::Head::kTied;  // saved for the head because it is the embedding
+      return {};
+    }
     return bad(tensor, "is of a module that " + *reason + " in adapter_config.json: PEFT would leave it out");
+  }
+
+  bool embedding_has_pair() const {
+    return std::ranges::any_of(drafts_, [](const auto& entry) {
+      const Draft& draft = entry.second;
+      return draft.embedding_a != nullptr && draft.embedding_b != nullptr;
+    });
   }
 
   Status judge_rank(Draft& draft) {
@@ -308,14 +321,16 @@ class ModuleReader {
   }
 
   /// An entry for the head with the embedding's ids needs no tensor: a tied head follows the embedding.
-  Status check_all_tokens_found() const {
+  Status check_all_tokens_found() {
     for (const auto& [name, ids] : config_.trainable_tokens) {
       bool found = false;
-      for (const auto& [path, draft] : drafts_) {
-        const AdapterModule& module = draft.module;
+      for (auto& [path, draft] : drafts_) {
+        AdapterModule& module = draft.module;
         if (module.token_rows == nullptr) continue;
-        found = found || config_.token_indices(draft.trained_path) == &ids ||
-                (module.changes_tied_head && is_output_head(name) && module.token_ids == ids);
+        const bool own = config_.token_indices(draft.trained_path) == &ids;
+        const bool tied = module.changes_tied_head && is_output_head(name) && module.token_ids == ids;
+        if (tied && !own) module.needs_head = AdapterModule::Head::kTied;
+        found = found || own || tied;
       }
       if (!found)
         return contradicts("trainable_token_indices names tokens" + (name.empty() ? "" : " of " + quote_name(name)));

@@ -70,6 +70,29 @@ Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*
   return true;
 }
 
+Result<bool> is_transpose(const SourcedTensor& a, const SourcedTensor& b) {
+  const int64_t rows = a.info.rows(), cols = a.info.cols();
+  if (b.info.rows() != cols || b.info.cols() != rows) return false;
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values_a, read_floats(a));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values_b, read_floats(b));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t col = 0; col < cols; ++col) {
+      if (values_a[static_cast<size_t>(row * cols + col)] != values_b[static_cast<size_t>(col * rows + row)]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Result<std::vector<float>> read_floats(const SourcedTensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.info.rows() * tensor.info.cols()));
+  std::vector<float> scratch;
+  QUIRE_ASSIGN_OR_RETURN(const MatrixView view, tensor.source.read_rows(tensor.info, 0, tensor.info.rows(), scratch));
+  for (int64_t row = 0; row < view.rows; ++row) row_to_float(view, row, values.data() + row * view.cols);
+  return values;
+}
+
 Status check_tensor(const WeightSource& source, const WeightInfo& tensor) {
   const auto bad = [&](const std::string& what) {
     return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " " + what);

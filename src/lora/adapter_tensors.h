@@ -23,6 +23,12 @@ struct SourcedTensor {
 /// Whether two tensors have the same shape, and values that are all equal or, with `close`, all close.
 Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*close)(float, float) = nullptr);
 
+/// Whether one matrix is the other transposed.
+Result<bool> is_transpose(const SourcedTensor& a, const SourcedTensor& b);
+
+/// All values of a tensor, row by row.
+Result<std::vector<float>> read_floats(const SourcedTensor& tensor);
+
 /// Refuses by name a tensor of a type other than F32, F16 and BF16, one without elements, and one that holds infinities
 /// or values that are no numbers.
 Status check_tensor(const WeightSource& source, const WeightInfo& tensor);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lora/adapter_tying.h"
 #include "lora/lora_fit.h"
 #include "lora/lora_layer_builder.h"
 
@@ -31,6 +32,13 @@ size_t tied_head(std::span<const AdaptableLayer> layers, size_t layer) {
   return layers.size();
 }
 
+bool has_tied_head(std::span<const AdaptableLayer> layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].kind == AdaptableLayer::Kind::kEmbedding && tied_head(layers, i) < layers.size()) return true;
+  }
+  return false;
+}
+
 /// What a tied head takes over from a changed embedding.
 LoraLayer head_of(const LoraLayer& embedding) {
   LoraLayer head;
@@ -52,6 +60,7 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
                                                                const WeightSource& tensors, const LoraTarget& target) {
   const std::span<const AdaptableLayer> layers = target.layers.layers();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LoraFit> fits, fit_modules(name, modules, target.layers, target.stacked));
+  QUIRE_RETURN_IF_ERROR(check_needs_head(name, modules, has_tied_head(layers)));
   std::map<size_t, std::vector<LoraFit>> by_layer;
   for (const LoraFit& fit : fits) by_layer[fit.layer].push_back(fit);
 

@@ -53,6 +53,15 @@ ADAPTERS = {
     f"{UNTIED}/lora-bias": dict(r=4, lora_alpha=16, lora_bias=True, target_modules=["k_proj", "up_proj", "lm_head"]),
     f"{UNTIED}/tokens": dict(r=2, target_modules=["q_proj"], trainable_token_indices=tokens_of(UNTIED, 3)),
     f"{UNTIED}/dora-embedding": dict(r=4, lora_alpha=8, use_dora=True, target_modules=["embed_tokens", "lm_head"]),
+    f"{TIED}/tied-together-r4": dict(
+        r=4, lora_alpha=8, target_modules=["embed_tokens", "q_proj"], ensure_weight_tying=True
+    ),
+    f"{TIED}/tied-together-dora": dict(
+        r=4, lora_alpha=8, use_dora=True, target_modules=r".*\.v_proj|.*embed_tokens|lm_head", ensure_weight_tying=True
+    ),
+    f"{TIED}/tied-together-trained": dict(
+        r=2, target_modules=["q_proj"], modules_to_save=["lm_head"], ensure_weight_tying=True
+    ),
 }
 
 

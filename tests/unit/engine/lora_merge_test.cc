@@ -78,11 +78,12 @@ INSTANTIATE_TEST_SUITE_P(Adapters, GoldenMerge,
                                            "llama/tokens", "llama/dora-embedding", "llama-tied-bias/lora-bias",
                                            "llama-tied-bias/tied-embedding-r4", "llama-tied-bias/tied-head-r4",
                                            "llama-tied-bias/tied-embedding-and-head-r4",
-                                           "llama-tied-bias/tied-trained-embedding",
-                                           "llama-tied-bias/tied-trained-head", "llama-tied-bias/tied-tokens",
-                                           "llama-tied-bias/tied-tokens-of-head", "llama-tied-bias/tied-tokens-of-both",
-                                           "llama-tied-bias/tied-dora-embedding", "llama-tied-bias/bias-r4",
-                                           "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8"),
+                                           "llama-tied-bias/tied-trained-embedding", "llama-tied-bias/tied-together-r4",
+                                           "llama-tied-bias/tied-together-dora",
+                                           "llama-tied-bias/tied-together-trained", "llama-tied-bias/tied-trained-head",
+                                           "llama-tied-bias/tied-tokens", "llama-tied-bias/tied-tokens-of-head",
+                                           "llama-tied-bias/tied-tokens-of-both", "llama-tied-bias/tied-dora-embedding",
+                                           "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' || c == '/' ? '_' : c;

@@ -88,6 +88,11 @@ TEST(LoraParity, WholeWeightsOfATiedModel) {
   expect_adapter_parity("llama-tied-bias", "tied-trained-embedding");
   expect_adapter_parity("llama-tied-bias", "tied-trained-head");
 }
+TEST(LoraParity, EnsureWeightTying) {
+  expect_adapter_parity("llama-tied-bias", "tied-together-r4");
+  expect_adapter_parity("llama-tied-bias", "tied-together-dora");
+  expect_adapter_parity("llama-tied-bias", "tied-together-trained");
+}
 
 TEST(LoraParity, EveryGoldenAdapterIsCovered) {
   const std::set<std::string> covered = {"llama/all-r8",
@@ -110,6 +115,9 @@ TEST(LoraParity, EveryGoldenAdapterIsCovered) {
                                          "llama-tied-bias/tied-embedding-and-head-r4",
                                          "llama-tied-bias/tied-embedding-r4",
                                          "llama-tied-bias/tied-head-r4",
+                                         "llama-tied-bias/tied-together-dora",
+                                         "llama-tied-bias/tied-together-r4",
+                                         "llama-tied-bias/tied-together-trained",
                                          "llama-tied-bias/tied-tokens",
                                          "llama-tied-bias/tied-tokens-of-both",
                                          "llama-tied-bias/tied-tokens-of-head",

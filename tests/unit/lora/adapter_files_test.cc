@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapter_builder.h"
+#include "lora/adapter_tying.h"
 
 namespace quire::test {
 namespace {
@@ -388,6 +389,64 @@ TEST(AdapterFiles, TrainableTokensSavedTwiceForATiedHeadAreOne) {
   ASSERT_NE(files, nullptr);
   EXPECT_TRUE(find_module(*files, "model.embed_tokens")->changes_tied_head);
   EXPECT_EQ(find_module(*files, "lm_head")->token_rows, nullptr);
+}
+
+/// The builder's `values` of a [rows, cols] tensor, transposed.
+std::vector<float> transposed(const std::vector<float>& values, size_t rows, size_t cols) {
+  std::vector<float> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
+  return result;
+}
+
+const char* fit_of(const AdapterFiles& files) {
+  const bool tied = check_needs_head("x", files.modules(), true).ok();
+  const bool own = check_needs_head("x", files.modules(), false).ok();
+  if (tied && own) return "any";
+  return tied ? "tied" : own ? "own" : "none";
+}
+
+TEST(AdapterFiles, EnsureWeightTyingTakesTheHeadsPairThatIsTheEmbeddings) {
+  std::vector<float> a(2 * 16), b(8 * 2);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i) / 64;
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i) / 32 - 0.25f;
+  AdapterBuilder builder;
+  builder.field("target_modules", {"embed_tokens", "model.embed_tokens"});
+  builder.tensor(kEmbedding + ".lora_embedding_A", {2, 16}, a).tensor(kEmbedding + ".lora_embedding_B", {8, 2}, b);
+  EXPECT_STREQ(fit_of(*opened(builder)), "any");
+  builder.tensor(kHead + ".lora_A.weight", {2, 8}, transposed(b, 8, 2));
+  builder.tensor(kHead + ".lora_B.weight", {16, 2}, transposed(a, 2, 16));
+  EXPECT_THAT(builder.refusal(), HasSubstr("lm_head.lora_A.weight' is of a module that is not in target_modules"));
+  builder.field("ensure_weight_tying", true);
+  EXPECT_NE(find_module(*opened(builder), "lm_head")->a, nullptr);
+  EXPECT_STREQ(fit_of(*opened(builder)), "tied");
+  EXPECT_THAT(check_needs_head("x", opened(builder)->modules(), false).error().message,
+              AllOf(HasSubstr("'lm_head'"), HasSubstr("ensure_weight_tying")));
+  builder.tensor(kHead + ".lora_B.weight", {16, 2}, 9);
+  EXPECT_THAT(builder.refusal(), AllOf(HasSubstr("not those of the embedding"), HasSubstr("ensure_weight_tying")));
+  builder.field("target_modules", {"embed_tokens", "lm_head"});  // as trained on a model with a head of its own
+  EXPECT_STREQ(fit_of(*opened(builder)), "own");
+  builder.without_tensor(kHead + ".lora_A.weight").without_tensor(kHead + ".lora_B.weight");
+  EXPECT_STREQ(fit_of(*opened(builder)), "own");
+  EXPECT_THAT(builder.field("ensure_weight_tying", "yes").refusal(), HasSubstr("ensure_weight_tying"));
+}
+
+TEST(AdapterFiles, EnsureWeightTyingOfWholeWeightsAndTokens) {
+  AdapterBuilder saved = with_query();
+  saved.field("ensure_weight_tying", true).field("modules_to_save", {"embed_tokens", "model.embed_tokens"});
+  saved.tensor(kEmbedding + ".weight", {16, 8});
+  EXPECT_STREQ(fit_of(*opened(saved)), "own");
+  saved.tensor(kHead + ".weight", {16, 8});
+  EXPECT_STREQ(fit_of(*opened(saved)), "any");
+
+  const std::string rows = ".token_adapter.trainable_tokens_delta";
+  AdapterBuilder tokens = with_query();
+  tokens.field("ensure_weight_tying", true).field("trainable_token_indices", {{"embed_tokens", {5}}, {"lm_head", {5}}});
+  tokens.tensor(kEmbedding + rows, {1, 8});
+  EXPECT_STREQ(fit_of(*opened(tokens)), "tied");
+  EXPECT_STREQ(fit_of(*opened(tokens.field("ensure_weight_tying", false))), "tied");
+  tokens.tensor(kHead + rows, {1, 8}, 4);
+  EXPECT_STREQ(fit_of(*opened(tokens)), "any");
+  EXPECT_STREQ(fit_of(*opened(tokens.field("ensure_weight_tying", true))), "own");
 }
 
 TEST(AdapterFiles, MisshapenTokenRowsAreRefused) {
