@@ -13,6 +13,14 @@ void gated_activation(OpContext& context, Activation activation, const Tensor& g
   }
 }
 
+void activation(OpContext& context, Activation activation, const Tensor& x, Tensor& out) {
+  QUIRE_CHECK(is_float(x, x.rows(), x.cols()) && is_float(out, x.rows(), x.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      cpu::activation(cpu::kernels(), context, activation, x, out);
+  }
+}
+
 void add(OpContext& context, const Tensor& y, Tensor& x) {
   QUIRE_CHECK(is_float(x, x.rows(), x.cols()) && is_float(y, x.rows(), x.cols()));
   switch (context.device.type) {

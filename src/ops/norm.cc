@@ -33,4 +33,15 @@ void rms_norm_heads(OpContext& context, Tensor& x, int64_t heads, int64_t head_d
   }
 }
 
+void layer_norm(OpContext& context, const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon,
+                Tensor& out) {
+  QUIRE_CHECK(is_float(x, x.rows(), x.cols()) && is_float(out, x.rows(), x.cols()));
+  QUIRE_CHECK(is_vector(weight, DType::kFloat32, x.cols()));
+  QUIRE_CHECK(!bias.defined() || is_vector(bias, DType::kFloat32, x.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      cpu::layer_norm(cpu::kernels(), context, x, weight, bias, epsilon, out);
+  }
+}
+
 }  // namespace quire::ops

@@ -1,4 +1,5 @@
-// Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv:1910.07467) over rows.
+// Normalisation over rows: root-mean-square (Zhang & Sennrich 2019, arXiv:1910.07467) and layer normalisation (Ba et
+// al. 2016, arXiv:1607.06450).
 #pragma once
 
 #include "tensor/op_context.h"
@@ -18,5 +19,11 @@ void add_rms_norm(OpContext& context, const Tensor& x, Tensor& residual, const T
 /// head_dim].
 void rms_norm_heads(OpContext& context, Tensor& x, int64_t heads, int64_t head_dim, const Tensor& weight,
                     float epsilon);
+
+/// out[r] = (x[r] - mean(x[r])) / sqrt(variance(x[r]) + epsilon) * weight + bias, the variance being that of all n
+/// values (divided by n). x, out: [rows, n] float32 (may be the same); weight: [1, n] float32; bias as weight, or
+/// undefined for none.
+void layer_norm(OpContext& context, const Tensor& x, const Tensor& weight, const Tensor& bias, float epsilon,
+                Tensor& out);
 
 }  // namespace quire::ops

@@ -35,6 +35,12 @@ void gated_activation(const KernelTable& table, OpContext& context, Activation a
   });
 }
 
+void activation(const KernelTable& table, OpContext& context, Activation activation, const Tensor& x, Tensor& out) {
+  const auto kernel = gated_kernel(*table.rows, activation);
+  for_rows(context, x.rows(), kActivationCost * x.cols(),
+           [&](int64_t row) { kernel(x.row<float>(row), nullptr, x.cols(), out.row<float>(row)); });
+}
+
 void add(const KernelTable& table, OpContext& context, const Tensor& y, Tensor& x) {
   for_rows(context, x.rows(), x.cols(),
            [&](int64_t row) { table.rows->add(y.row<float>(row), x.cols(), x.row<float>(row)); });

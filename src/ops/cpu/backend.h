@@ -23,11 +23,15 @@ void add_rms_norm(const KernelTable& table, OpContext& context, const Tensor& x,
 void rms_norm_heads(const KernelTable& table, OpContext& context, Tensor& x, int64_t heads, int64_t head_dim,
                     const Tensor& weight, float epsilon);
 
+void layer_norm(const KernelTable& table, OpContext& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                float epsilon, Tensor& out);
+
 void rotary_embedding(const KernelTable& table, OpContext& context, const Tensor& positions, const Tensor& cos_sin,
                       int64_t heads, int64_t head_dim, Tensor& x);
 
 void gated_activation(const KernelTable& table, OpContext& context, Activation activation, const Tensor& gate_up,
                       Tensor& out);
+void activation(const KernelTable& table, OpContext& context, Activation activation, const Tensor& x, Tensor& out);
 void add(const KernelTable& table, OpContext& context, const Tensor& y, Tensor& x);
 
 void row_statistics(const KernelTable& table, OpContext& context, const Tensor& logits, std::span<RowStatistics> out);

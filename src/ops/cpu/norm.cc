@@ -30,4 +30,12 @@ void rms_norm_heads(const KernelTable& table, OpContext& context, Tensor& x, int
   });
 }
 
+void layer_norm(const KernelTable& table, OpContext& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                float epsilon, Tensor& out) {
+  const float* const shift = bias.defined() ? bias.data<float>() : nullptr;
+  for_rows(context, x.rows(), 2 * x.cols(), [&](int64_t row) {
+    table.rows->layer_norm(x.row<float>(row), weight.data<float>(), shift, epsilon, x.cols(), out.row<float>(row));
+  });
+}
+
 }  // namespace quire::ops::cpu

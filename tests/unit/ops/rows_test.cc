@@ -92,6 +92,56 @@ TEST(RmsNorm, ARowIsTheSameAloneOrAmongManyAndForAnyThreads) {
   }
 }
 
+TEST(LayerNorm, AgreesWithFloat64) {
+  constexpr float kEpsilon = 1e-5f;
+  std::mt19937 random(11);
+  for (const int64_t n : kSizes) {
+    Tensor x = random_tensor(3, n, random, 3.0f, 5);
+    // Far from zero, where only deviations from the mean keep their digits.
+    for (int64_t i = 0; i < n; ++i) x.row<float>(2)[i] += 1000.0f;
+    const Tensor weight = random_tensor(1, n, random);
+    for (const Tensor& bias : {random_tensor(1, n, random), Tensor()}) {
+      for (const cpu::KernelTable* table : available_tables()) {
+        TestContext context;
+        Tensor out = Tensor::empty(3, n, DType::kFloat32);
+        cpu::layer_norm(*table, context.get(), x, weight, bias, kEpsilon, out);
+        for (int64_t row = 0; row < 3; ++row) {
+          const float* const values = x.row<float>(row);
+          double mean = 0.0, variance = 0.0;
+          for (int64_t i = 0; i < n; ++i) mean += static_cast<double>(values[i]) / n;
+          for (int64_t i = 0; i < n; ++i) variance += std::pow(values[i] - mean, 2) / n;
+          for (int64_t i = 0; i < n; ++i) {
+            const double normed = (values[i] - mean) / std::sqrt(variance + kEpsilon) * weight.data<float>()[i];
+            const double expected = normed + (bias.defined() ? bias.data<float>()[i] : 0.0f);
+            // The mean of the shifted row is rounded to float32: an error of 2^-14 in values of size 3.
+            expect_near(out.row<float>(row)[i], expected, 2e-6, row == 2 ? 4e-4 : 4e-6);
+          }
+        }
+        Tensor in_place = copy_of(x);
+        cpu::layer_norm(*table, context.get(), in_place, weight, bias, kEpsilon, in_place);
+        EXPECT_TRUE(same_values(in_place, out)) << table->name;
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, ARowIsTheSameAloneOrAmongManyAndForAnyThreads) {
+  std::mt19937 random(12);
+  const Tensor x = random_tensor(300, 577, random);
+  const Tensor weight = random_tensor(1, 577, random);
+  for (const cpu::KernelTable* table : available_tables()) {
+    TestContext one;
+    TestContext two(2);
+    Tensor many = Tensor::empty(300, 577, DType::kFloat32);
+    cpu::layer_norm(*table, two.get(), x, weight, weight, 1e-6f, many);
+    for (const int64_t row : {0, 150, 299}) {
+      Tensor alone = Tensor::empty(1, 577, DType::kFloat32);
+      cpu::layer_norm(*table, one.get(), x.slice_rows(row, 1), weight, weight, 1e-6f, alone);
+      EXPECT_TRUE(same_values(alone, many.slice_rows(row, 1)));
+    }
+  }
+}
+
 TEST(Rotary, RotatesTheFirstFeaturesOfEachHead) {
   std::mt19937 random(5);
   for (const auto& [head_dim, rotary_dim] : {std::pair<int64_t, int64_t>{64, 64}, {80, 32}, {14, 14}, {6, 2}}) {
@@ -171,6 +221,25 @@ TEST(GatedActivation, AgreesWithFloat64) {
             expect_near(out.row<float>(row)[i], expected.function(gate[i]) * gate[n + i], 2e-6, 1e-9);
           }
         }
+      }
+    }
+  }
+}
+
+TEST(Activation, IsTheGatedOneWithAGateOfOnes) {
+  std::mt19937 random(13);
+  for (const int64_t n : {1, 5, 8, 100, 1536}) {
+    const Tensor gate_up = random_tensor(3, 2 * n, random, 3.0f, 7);
+    const Tensor x = gate_up.slice_cols(0, n);
+    for (int64_t row = 0; row < 3; ++row) std::fill_n(gate_up.row<float>(row) + n, n, 1.0f);
+    for (const ActivationCase& expected : activation_cases()) {
+      for (const cpu::KernelTable* table : available_tables()) {
+        TestContext context;
+        Tensor gated = Tensor::empty(3, n, DType::kFloat32);
+        cpu::gated_activation(*table, context.get(), expected.activation, gate_up, gated);
+        Tensor out = copy_of(x);
+        cpu::activation(*table, context.get(), expected.activation, out, out);
+        EXPECT_TRUE(same_values(out, gated)) << table->name;
       }
     }
   }

@@ -51,6 +51,58 @@ void rms_norm(const float* x, const float* weight, float epsilon, int64_t n, flo
   }
 }
 
+float sum_of(const float* x, int64_t n) {
+  Vec sums[4] = {zero(), zero(), zero(), zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) sums[j] = add(sums[j], load(x + i + j * kLanes));
+  }
+  for (; i + kLanes <= n; i += kLanes) sums[0] = add(sums[0], load(x + i));
+  if (i < n) sums[1] = add(sums[1], load_part(x + i, n - i, 0.0f));
+  return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+}
+
+/// The sum of (x - mean)^2: a second pass, since the sum of squares less the square of the sum would lose its digits.
+float sum_of_squared_deviations(const float* x, float mean, int64_t n) {
+  const Vec center = set1(mean);
+  Vec sums[2] = {zero(), zero()};
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const Vec v = sub(load(x + i + j * kLanes), center);
+      sums[j] = fma(v, v, sums[j]);
+    }
+  }
+  for (; i < n; i += kLanes) {
+    const Vec v = sub(n - i >= kLanes ? load(x + i) : load_part(x + i, n - i, mean), center);
+    sums[0] = fma(v, v, sums[0]);
+  }
+  return reduce_add(add(sums[0], sums[1]));
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, int64_t n, float* out) {
+  const float mean = sum_of(x, n) / static_cast<float>(n);
+  const float variance = sum_of_squared_deviations(x, mean, n) / static_cast<float>(n);
+  const Vec center = set1(mean);
+  const Vec scale = set1(1.0f / sqrtf(variance + epsilon));
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t count = n - i;
+    const bool whole = count >= kLanes;
+    const Vec v = whole ? load(x + i) : load_part(x + i, count, mean);
+    const Vec w = whole ? load(weight + i) : load_part(weight + i, count, 0.0f);
+    Vec b = zero();
+    if (bias != nullptr) b = whole ? load(bias + i) : load_part(bias + i, count, 0.0f);
+    const Vec result = add(mul(mul(sub(v, center), scale), w), b);
+    if (whole) {
+      store(out + i, result);
+    } else {
+      store_part(out + i, count, result);
+    }
+  }
+}
+
 void add_rows(const float* y, int64_t n, float* x) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(x + i, add(load(x + i), load(y + i)));
@@ -101,7 +153,15 @@ struct Relu {
 };
 
 template <typename Function>
+void plain(const float* x, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(out + i, Function::of(load(x + i)));
+  if (i < n) store_part(out + i, n - i, Function::of(load_part(x + i, n - i, 0.0f)));
+}
+
+template <typename Function>
 void gated(const float* gate, const float* up, int64_t n, float* out) {
+  if (up == nullptr) return plain<Function>(gate, n, out);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(out + i, mul(Function::of(load(gate + i)), load(up + i)));
   if (i < n) {
@@ -169,7 +229,7 @@ int64_t count_larger(const float* x, int64_t n, float value) {
 }  // namespace
 
 extern const RowKernels row_kernels;
-const RowKernels row_kernels = {rms_norm,        add_rows,    rotate,       gated<Silu>, gated<Gelu>,
+const RowKernels row_kernels = {rms_norm,        layer_norm,  add_rows,     rotate,      gated<Silu>, gated<Gelu>,
                                 gated<GeluTanh>, gated<Relu>, logits_block, find_larger, count_larger};
 
 }  // namespace quire::ops::cpu::QUIRE_ISA

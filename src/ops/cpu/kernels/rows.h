@@ -15,12 +15,14 @@ struct LogitsBlock {
 struct RowKernels {
   /// out = x / sqrt(mean(x^2) + epsilon) * weight. out may be x.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t n, float* out);
+  /// out = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias; a bias of nullptr is none. out may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, int64_t n, float* out);
   /// x += y.
   void (*add)(const float* y, int64_t n, float* x);
   /// Rotates x[i] and x[half + i] by the angle whose cosine and sine are cosines[i] and sines[i].
   void (*rotate)(const float* cosines, const float* sines, int64_t half, float* x);
 
-  /// out = activation(gate) * up.
+  /// out = activation(gate) * up; an up of nullptr is 1. out may be gate.
   void (*silu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gelu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gelu_tanh)(const float* gate, const float* up, int64_t n, float* out);
