@@ -22,6 +22,8 @@ struct Arguments {
   int threads = 0;
 };
 
+/// What a shell makes of a program that SIGINT ended.
+constexpr int kInterruptedExitCode = 128 + SIGINT;
 constexpr int64_t kMegabyte = 1'000'000;
 
 int run(const Arguments& arguments) {
@@ -45,6 +47,10 @@ int run(const Arguments& arguments) {
   };
   const auto summary = merge_adapter(model, *files, arguments.output, pool, options);
   bar.reset();
+  if (!summary.ok() && summary.error().kind == ErrorKind::kCancelled) {
+    std::cerr << "quire: " << summary.error().message << "." << std::endl;
+    return kInterruptedExitCode;
+  }
   if (!summary.ok()) throw StartupError(summary.error().message);
   std::cout << fmt::format("{}: {} of {} tensors changed, {:.1f} MB in {} file{}{}\n", arguments.output,
                            summary->changed_tensors, summary->tensors, static_cast<double>(summary->bytes) / kMegabyte,

@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "checkpoint/json_document.h"
 #include "checkpoint/safetensors_writer.h"
@@ -58,11 +61,39 @@ class PartialFolder {
   bool created_ = false;
 };
 
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+Error cannot_because_of_errno(const char* action, const fs::path& path) {
+  return cannot(action, path, {errno, std::generic_category()});
+}
+
+/// Writes what `next` gives until it gives nothing.
+template <typename Next>
+Status write_file(const fs::path& path, Next next) {
+  File file(std::fopen(path.c_str(), "wb"), &std::fclose);
+  if (!file) return cannot_because_of_errno("write", path);
+  for (std::string_view part = next(); !part.empty(); part = next()) {
+    if (std::fwrite(part.data(), 1, part.size(), file.get()) != part.size()) {
+      return cannot_because_of_errno("write", path);
+    }
+  }
+  if (std::fclose(file.release()) != 0) return cannot_because_of_errno("write", path);
+  return {};
+}
+
 Status write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return invalid_argument("cannot write " + path.string());
+  return write_file(path,
+                    [left = std::string_view(text)]() mutable { return std::exchange(left, std::string_view()); });
+}
+
+/// Not fs::copy_file: that calls a full disk an input or output error.
+Status copy_one(const fs::path& from, const fs::path& to) {
+  const File file(std::fopen(from.c_str(), "rb"), &std::fclose);
+  if (!file) return cannot_because_of_errno("read", from);
+  std::string buffer(size_t{1} << 20, '\0');
+  QUIRE_RETURN_IF_ERROR(write_file(
+      to, [&] { return std::string_view(buffer.data(), std::fread(buffer.data(), 1, buffer.size(), file.get())); }));
+  if (std::ferror(file.get()) != 0) return cannot_because_of_errno("read", from);
   return {};
 }
 
@@ -92,8 +123,7 @@ Status copy_others(const fs::path& from, const fs::path& to) {
   for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
     const fs::path name = it->path().filename();
     if (!it->is_regular_file(error) || is_left_behind(name) || name == "config.json") continue;
-    fs::copy_file(it->path(), to / name, error);
-    if (error) return cannot("copy", it->path(), error);
+    QUIRE_RETURN_IF_ERROR(copy_one(it->path(), to / name));
   }
   if (error) return cannot("read", from, error);
   return {};
