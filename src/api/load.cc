@@ -12,7 +12,7 @@
 #include "api/engine_adapter_memory.h"
 #include "api/load_progress.h"
 #include "checkpoint/weight_source.h"
-#include "engine/single_process_executor.h"
+#include "engine/create_executor.h"
 #include "ops/cpu/kernel_table.h"
 
 namespace quire {
@@ -61,8 +61,8 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
   std::future<Result<TextAssets>> text =
       std::async(std::launch::async, [&] { return load_text_assets(text_source, chat_template); });
   LoadProgress progress;
-  Result<LoadedExecutor> loaded = create_single_process_executor(
-      config, std::move(checkpoint), [&](int64_t done, int64_t total) { progress.update(done, total); });
+  Result<LoadedExecutor> loaded = create_executor(config, std::move(checkpoint),
+                                                  [&](int64_t done, int64_t total) { progress.update(done, total); });
   progress.end();
   QUIRE_ASSIGN_OR_RETURN(parts.text, text.get());
   if (!loaded.ok()) return loaded.error();

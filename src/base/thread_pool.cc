@@ -69,7 +69,6 @@ thread_local int current_worker = 0;
 struct ThreadPool::State {
   int size = 1;
   bool spin = false;
-  int caller_cpu = -1;           // to pin the first caller to; -1: do not
   std::vector<int> worker_cpus;  // empty: not pinned
   std::vector<std::thread> threads;
   std::mutex one_loop;
@@ -157,12 +156,11 @@ void ThreadPool::State::wait_for_joined() {
 
 ThreadPool::ThreadPool(ThreadPoolOptions options) : state_(std::make_unique<State>()) {
   QUIRE_CHECK(options.threads >= 0);
-  const std::vector<int> cpus = allowed_cpus();
+  const std::vector<int> cpus = options.cpus.empty() ? allowed_cpus() : options.cpus;
   state_->size = std::min<int>(options.threads > 0 ? options.threads : default_compute_threads(), kJoinedMask);
   state_->spin = state_->size <= static_cast<int>(cpus.size()) && !cgroup_cpu_quota().has_value();
   const bool one_each = state_->size == static_cast<int>(cpus.size());
   if (one_each && options.pin) state_->worker_cpus = cpus;
-  if (one_each && options.pin_caller) state_->caller_cpu = cpus[0];
   for (int worker = 1; worker < state_->size; ++worker) {
     state_->threads.emplace_back([state = state_.get(), worker] { state->work(worker); });
   }
@@ -177,6 +175,10 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::size() const { return state_->size; }
 
+void ThreadPool::pin_caller() const {
+  if (!state_->worker_cpus.empty()) pin_to(state_->worker_cpus[0]);
+}
+
 void ThreadPool::run(int64_t tasks, Task task, void* context) {
   State& state = *state_;
   const bool nested = current_pool == &state;
@@ -185,7 +187,6 @@ void ThreadPool::run(int64_t tasks, Task task, void* context) {
     return;
   }
   const std::lock_guard lock(state.one_loop);
-  if (state.caller_cpu >= 0) pin_to(std::exchange(state.caller_cpu, -1));
   state.task = task;
   state.context = context;
   state.tasks = tasks;

@@ -5,17 +5,18 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 namespace quire {
 
 struct ThreadPoolOptions {
   /// Threads that compute, the caller of parallel_for included; 0 takes default_compute_threads().
   int threads = 0;
-  /// Pin workers 1, 2, ... to the CPUs of the same place in allowed_cpus(). Only done when there are as many workers as
-  /// allowed CPUs: with fewer, two processes would meet on the first CPUs while others idle.
+  /// Pin workers 1, 2, ... to the CPUs of the same place in `cpus`. Only done when there are as many workers as CPUs:
+  /// with fewer, two processes would meet on the first CPUs while others idle.
   bool pin = true;
-  /// Pin the first thread that calls parallel_for (worker 0) too. Threads that it starts afterwards inherit that.
-  bool pin_caller = false;
+  /// The CPUs that this pool may count on; empty takes allowed_cpus().
+  std::vector<int> cpus;
 };
 
 /// Runs loops over its workers. The thread that calls parallel_for is worker 0 and computes too; one loop runs at a
@@ -29,6 +30,10 @@ class ThreadPool {
 
   /// Number of workers, the calling thread included.
   int size() const;
+
+  /// Pins the calling thread, as worker 0, to the first CPU where the other workers are pinned too (or would be, if
+  /// there were any). Threads that it starts afterwards inherit that.
+  void pin_caller() const;
 
   /// Calls fn(int64_t task, int worker) once for each task in [0, tasks), in ascending order as workers become free,
   /// and returns when all are done. If one throws, tasks not begun are dropped and the first exception is thrown here.

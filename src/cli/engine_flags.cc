@@ -5,6 +5,7 @@
 #include "cli/adapter_flags.h"
 #include "cli/flag_values.h"
 #include "cli/unbuilt_flags.h"
+#include "distributed/shm/shared_segment.h"
 
 namespace quire::cli {
 namespace {
@@ -41,8 +42,13 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
       .value("--max-logprobs", "N", "Most logprobs a request may ask for, -1 for no cap (default: 20)",
              into(&config.max_logprobs, -1))
       .value("--seed", "N", "Seed of the engine (default: 0)", into(&config.seed, 0))
-      .value("--threads", "N", "Compute threads (default: the allowed CPUs, cut to the cgroup's quota)",
-             into(&config.threads, 1, 4096));
+      .value("--threads", "N",
+             "Compute threads, of all ranks together (default: the allowed CPUs, cut to the cgroup's quota)",
+             into(&config.threads, 1, 4096))
+      .value("--tensor-parallel-size", "N",
+             "Divide the model over N ranks, processes of this machine with a share of the threads each; -tp for short "
+             "(default: 1)",
+             into(&config.tensor_parallel_size, 1, SharedSegment::kMaxRanks));
 }
 
 void add_cache_flags(FlagSet& flags, EngineConfig& config) {

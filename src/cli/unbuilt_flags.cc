@@ -6,8 +6,8 @@
 namespace quire::cli {
 namespace {
 
-constexpr std::string_view kOneProcess =
-    "is not built: quire runs a model in one process, over its threads (--threads)";
+constexpr std::string_view kOneDivision = "is not built: a model is divided by --tensor-parallel-size only";
+constexpr std::string_view kOneMachine = "is not built: the ranks of --tensor-parallel-size run on one machine";
 constexpr std::string_view kNoSpeculation = "is not built: speculative decoding is missing";
 constexpr std::string_view kNoTransfer = "is not built: KV pages stay in this process";
 constexpr std::string_view kNoTls = "is not built: quire speaks plain HTTP, so put a TLS proxy in front of it";
@@ -15,19 +15,21 @@ constexpr std::string_view kNoTools = "is not built: tool calls and reasoning ar
 constexpr std::string_view kNoOverride = "is not built: edit the model's file instead";
 
 const UnbuiltFlag kEngineFlags[] = {
-    {"--tensor-parallel-size", true, {"1"}, kOneProcess},
-    {"--pipeline-parallel-size", true, {"1"}, kOneProcess},
-    {"--data-parallel-size", true, {"1"}, kOneProcess},
-    {"--decode-context-parallel-size", true, {"1"}, kOneProcess},
-    {"--prefill-context-parallel-size", true, {"1"}, kOneProcess},
-    {"--enable-expert-parallel", false, {}, kOneProcess},
-    {"--distributed-executor-backend", true, {"uni"}, kOneProcess},
-    {"--nnodes", true, {"1"}, kOneProcess},
-    {"--node-rank", true, {"0"}, kOneProcess},
-    {"--master-addr", true, {"127.0.0.1"}, kOneProcess},
-    {"--master-port", true, {"29501"}, kOneProcess},
-    {"--headless", false, {}, kOneProcess},
-    {"--fully-sharded-loras", false, {}, kOneProcess},
+    {"--pipeline-parallel-size", true, {"1"}, kOneDivision},
+    {"--data-parallel-size", true, {"1"}, kOneDivision},
+    {"--decode-context-parallel-size", true, {"1"}, kOneDivision},
+    {"--prefill-context-parallel-size", true, {"1"}, kOneDivision},
+    {"--enable-expert-parallel", false, {}, kOneDivision},
+    {"--distributed-executor-backend",
+     true,
+     {"uni", "mp"},
+     "is not built for that value: ranks are processes of this machine"},
+    {"--nnodes", true, {"1"}, kOneMachine},
+    {"--node-rank", true, {"0"}, kOneMachine},
+    {"--master-addr", true, {"127.0.0.1"}, kOneMachine},
+    {"--master-port", true, {"29501"}, kOneMachine},
+    {"--headless", false, {}, kOneMachine},
+    {"--fully-sharded-loras", false, {}, "is not built: ranks divide one of an adapter's two matrices, as without it"},
     {"--lora-target-modules", true, {}, "is not built: an adapter is used on every module that it has weights for"},
     {"--default-mm-loras", true, {}, "does not apply: the models are text only"},
     {"--enable-tower-connector-lora", false, {}, "does not apply: the models are text only"},

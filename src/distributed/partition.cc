@@ -15,6 +15,10 @@ Range partition(int64_t total, ParallelRank place, int64_t multiple) {
   return {std::min(begin * multiple, total), std::min(end * multiple, total)};
 }
 
+int64_t partition_multiple(int64_t total, int ranks, int64_t preferred) {
+  return (total + preferred - 1) / preferred >= ranks ? preferred : 1;
+}
+
 Result<HeadPartition> partition_heads(int64_t query_heads, int64_t kv_heads, ParallelRank place) {
   if (query_heads <= 0 || kv_heads <= 0 || query_heads % kv_heads != 0) {
     return invalid_argument("num_attention_heads (" + std::to_string(query_heads) +

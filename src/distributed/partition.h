@@ -27,6 +27,9 @@ struct Range {
 /// they go, the larger parts first.
 Range partition(int64_t total, ParallelRank place, int64_t multiple = 1);
 
+/// The unit to divide [0, total) in: `preferred` where each rank then gets a part, else 1.
+int64_t partition_multiple(int64_t total, int ranks, int64_t preferred);
+
 /// The heads of one rank: its query heads as evenly as they go, and the KV heads that those read. A KV head that the
 /// query heads of several ranks read is held by each of them.
 struct HeadPartition {

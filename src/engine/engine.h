@@ -74,7 +74,7 @@ class Engine {
   EngineStats stats() const;
   void set_step_observer(StepObserver observer);
 
-  /// False once the engine thread has died of an internal fault.
+  /// False once the engine thread has died of an internal fault, or its executor has failed for good.
   bool healthy() const;
 
  private:

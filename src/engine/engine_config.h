@@ -38,7 +38,8 @@ struct EngineConfig {
   LoraConfig lora;
   int64_t max_logprobs = 20;
   int64_t seed = 0;
-  int threads = 0;                                    ///< --threads; 0: from affinity and quota
+  int threads = 0;                                    ///< --threads, of all ranks together; 0: from affinity and quota
+  int tensor_parallel_size = 1;                       ///< --tensor-parallel-size: ranks that hold a part of each layer
   bool use_generation_config = true;                  ///< --generation-config auto; false ("vllm"): generation_config.json gives no sampling defaults
   bool offline = false;                               ///< picks the offline defaults
   bool check_integrity_every_step = false;            ///< in tests

@@ -91,6 +91,8 @@ int64_t EngineCore::step() {
     book_results();
   } else {
     fail_step(status.error());
+    // What fail_step() ended is delivered all the same.
+    if (const std::optional<Error> failure = executor_->failure()) throw CheckFailure(failure->message);
   }
   if (config_.check_integrity_every_step) check_integrity();
   ++stats_.steps;

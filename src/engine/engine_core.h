@@ -27,8 +27,8 @@ class EngineCore {
   void abort(const std::string& id);
 
   /// Plans and runs one step and books its results; returns the number of tokens it computed. An executor that fails
-  /// costs the requests of that step. Throws CheckFailure on an internal fault: then only end_all() may follow. Outputs
-  /// wait for deliver().
+  /// costs the requests of that step. Throws CheckFailure on an internal fault, and when the executor has failed for
+  /// good: then only end_all() may follow. Outputs wait for deliver().
   int64_t step();
 
   /// Calls the callbacks of what step(), abort() and end_all() produced.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -26,6 +27,9 @@ class Executor {
     (void)adapter_id;
     return unsupported("this executor takes no LoRA adapters: " + files.folder().string());
   }
+  /// Why no step can succeed any more, once that is so. From any thread.
+  virtual std::optional<Error> failure() const { return std::nullopt; }
+
   /// Frees an adapter that no plan will name again; from any thread, quick. Unknown ids are ignored.
   virtual void remove_adapter(uint64_t adapter_id) { (void)adapter_id; }
 };

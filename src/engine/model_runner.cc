@@ -23,6 +23,7 @@ ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage&
 
 Status ModelRunner::run(const StepPlan& plan, StepResult& result) {
   const Workspace::Scope scope(*context_.workspace);
+  context_.failure.reset();
   result.sequences.assign(plan.sequences.size(), {});
   QUIRE_RETURN_IF_ERROR(find_adapters(plan));
   collect_rows(plan);
@@ -31,6 +32,7 @@ Status ModelRunner::run(const StepPlan& plan, StepResult& result) {
   sample_rows(plan, hidden, result);
   score_rows(hidden, result);
   sequence_adapters_.clear();
+  if (context_.failure) return *context_.failure;
   return {};
 }
 
@@ -136,6 +138,7 @@ void ModelRunner::sample_rows(const StepPlan& plan, const Tensor& hidden, StepRe
   Tensor rows = context_.workspace->tensor(static_cast<int64_t>(sampled_rows_.size()), hidden.cols());
   ops::select_rows(context_, hidden, sampled_rows_, rows);
   const Tensor logits = model_.compute_logits(context_, rows, sampled_segments_);
+  if (!logits.defined()) return;  // rank 0 has them
   sampled_.assign(sampled_rows_.size(), {});
   sample(context_, logits, sampling_, sampled_);
   for (size_t i = 0; i < sampled_.size(); ++i) {
@@ -160,6 +163,7 @@ void ModelRunner::score_rows(const Tensor& hidden, StepResult& result) {
     Tensor rows = context_.workspace->tensor(static_cast<int64_t>(count), hidden.cols());
     ops::select_rows(context_, hidden, row_indices, rows);
     const Tensor logits = model_.compute_logits(context_, rows, scored_segments_);
+    if (!logits.defined()) continue;
     std::vector<SampledToken> scores(count);
     score(context_, logits, next_tokens, counts, scores);
     for (size_t i = 0; i < count; ++i) {

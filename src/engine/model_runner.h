@@ -22,8 +22,8 @@ class ModelRunner {
   ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, const LoraManager& adapters,
               int64_t block_size);
 
-  /// Runs `plan` and fills `result` in its order. An Error, before anything has run, where the plan names an adapter
-  /// that is not loaded.
+  /// Runs `plan` and fills `result` in its order; with several ranks rank 0's alone. An Error, before anything has run,
+  /// where the plan names an adapter that is not loaded; else where the ranks could not meet.
   Status run(const StepPlan& plan, StepResult& result);
 
  private:

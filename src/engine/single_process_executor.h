@@ -1,28 +1,11 @@
-// The executor of one rank in this process: loads the model, sizes the cache, runs steps.
+// The executor of one rank in this process.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-
-#include "checkpoint/weight_source.h"
-#include "engine/engine.h"
-#include "engine/engine_config.h"
-#include "engine/executor.h"
+#include "engine/create_executor.h"
 
 namespace quire {
 
-/// Told of the load: stored bytes done, and all of them.
-using ProgressCallback = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
-
-struct LoadedExecutor {
-  std::unique_ptr<Executor> executor;
-  EngineLimits limits;
-  std::string kv_summary;  ///< what was chosen, for the start-up log
-};
-
-/// Loads the checkpoint's model for `config`, settles dtypes, cache size and limits. Errors are one sentence.
+/// create_executor() for a tensor parallel size of 1.
 Result<LoadedExecutor> create_single_process_executor(const EngineConfig& config, Checkpoint&& checkpoint,
                                                       const ProgressCallback& progress);
 

@@ -13,11 +13,15 @@ constexpr int64_t kRowBlock = 256;
 
 GatedMlp::GatedMlp(LayerContext& context, const std::string& prefix, int64_t hidden_size, int64_t intermediate_size,
                    bool bias, Activation activation)
+    : GatedMlp(context, prefix, hidden_size, intermediate_size, bias, activation,
+               partition_multiple(intermediate_size, context.tensor_parallel.size, ops::PackedMatrix::kPanelWidth)) {}
+
+GatedMlp::GatedMlp(LayerContext& context, const std::string& prefix, int64_t hidden_size, int64_t intermediate_size,
+                   bool bias, Activation activation, int64_t multiple)
     : gate_up_proj_(context, prefix + ".gate_up_proj", hidden_size,
-                    {{"gate", intermediate_size}, {"up", intermediate_size}}, bias, ops::PackedMatrix::kPanelWidth),
+                    {{"gate", intermediate_size}, {"up", intermediate_size}}, bias, multiple),
       down_proj_(context, prefix + ".down_proj", intermediate_size,
-                 partition(intermediate_size, context.tensor_parallel, ops::PackedMatrix::kPanelWidth), hidden_size,
-                 bias),
+                 partition(intermediate_size, context.tensor_parallel, multiple), hidden_size, bias),
       activation_(activation) {}
 
 void GatedMlp::forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const {

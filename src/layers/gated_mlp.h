@@ -18,6 +18,10 @@ class GatedMlp {
   void forward(ForwardBatch& batch, const Tensor& x, Tensor& out) const;
 
  private:
+  /// Shares are multiples of `multiple`.
+  GatedMlp(LayerContext& context, const std::string& prefix, int64_t hidden_size, int64_t intermediate_size, bool bias,
+           Activation activation, int64_t multiple);
+
   MergedColumnParallelLinear gate_up_proj_;
   RowParallelLinear down_proj_;
   Activation activation_;

@@ -66,6 +66,8 @@ Result<std::shared_ptr<const AdapterFiles>> AdapterFiles::parse(std::string_view
   }
   files->folder_ = tensors->description();
   files->base_model_name_ = config.base_model_name;
+  files->config_text_ = config_text;
+  files->config_where_ = config_where;
   files->tensors_ = std::move(tensors);
   return std::shared_ptr<const AdapterFiles>(files);
 }

@@ -67,6 +67,9 @@ class AdapterFiles {
 
   const std::filesystem::path& folder() const { return folder_; }
   const std::string& base_model_name() const { return base_model_name_; }
+  /// What parse() was given.
+  const std::string& config_text() const { return config_text_; }
+  const std::string& config_where() const { return config_where_; }
   /// One for each path, layer by layer.
   const std::vector<AdapterModule>& modules() const { return modules_; }
   const WeightSource& tensors() const { return *tensors_; }
@@ -79,6 +82,8 @@ class AdapterFiles {
 
   std::filesystem::path folder_;
   std::string base_model_name_;
+  std::string config_text_;
+  std::string config_where_;
   std::vector<AdapterModule> modules_;
   std::unique_ptr<WeightSource> tensors_;
 };

@@ -55,38 +55,52 @@ LoraLayer head_of(const LoraLayer& embedding) {
 
 }  // namespace
 
+Status LoraAdapter::build(LoraLayerBuilder& builder, std::span<const AdaptableLayer> layers,
+                          std::span<const LoraFit> fits) {
+  std::map<size_t, std::vector<LoraFit>> by_layer;
+  for (const LoraFit& fit : fits) by_layer[fit.layer].push_back(fit);
+  for (const auto& [layer, own] : by_layer) {
+    layers_[layer] = std::make_unique<LoraLayer>();
+    QUIRE_RETURN_IF_ERROR(builder.build(layers[layer], own, *layers_[layer]));
+    if (!own.front().module->changes_tied_head) continue;
+    const size_t head = tied_head(layers, layer);
+    if (head < layers.size() && !by_layer.contains(head)) {
+      layers_[head] = std::make_unique<LoraLayer>(head_of(*layers_[layer]));
+    }
+  }
+  return {};
+}
+
+void LoraAdapter::summarize(std::span<const LoraFit> fits) {
+  for (const LoraFit& fit : fits) {
+    summary_.max_rank = std::max(summary_.max_rank, fit.module->rank);
+    summary_.modules += fit.module->changes_something() ? 1 : 0;
+  }
+  summary_.bytes = static_cast<int64_t>(arena_.allocated_bytes());
+}
+
 Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string& name,
                                                                std::span<const AdapterModule> modules,
-                                                               const WeightSource& tensors, const LoraTarget& target) {
+                                                               const WeightSource& tensors, const LoraTarget& target,
+                                                               const LoraRankMeeting& meet) {
   const std::span<const AdaptableLayer> layers = target.layers.layers();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LoraFit> fits, fit_modules(name, modules, target.layers, target.stacked));
   QUIRE_RETURN_IF_ERROR(check_needs_head(name, modules, has_tied_head(layers)));
-  std::map<size_t, std::vector<LoraFit>> by_layer;
-  for (const LoraFit& fit : fits) by_layer[fit.layer].push_back(fit);
 
-  ThreadPool pool({1, false});
+  ThreadPool pool({1, false, {}});
   Workspace workspace;
-  OpContext context{{}, &pool, &workspace};
+  OpContext context{{}, &pool, &workspace, {}};
   std::shared_ptr<LoraAdapter> adapter(new LoraAdapter(stored_bytes(fits) >= kHugePagesFrom));
   adapter->layers_.resize(layers.size());
   LoraLayerBuilder builder(context, name, tensors, target.storage, adapter->arena_);
-  for (const auto& [layer, own] : by_layer) {
-    QUIRE_ASSIGN_OR_RETURN(LoraLayer built, builder.build(layers[layer], own));
-    if (own.front().module->changes_tied_head) {
-      const size_t head = tied_head(layers, layer);
-      if (head < layers.size() && !by_layer.contains(head)) {
-        adapter->layers_[head] = std::make_unique<LoraLayer>(head_of(built));
-      }
-    }
-    if (!built.slices.empty() || built.tokens) {
-      adapter->layers_[layer] = std::make_unique<LoraLayer>(std::move(built));
-    }
+  Status built = adapter->build(builder, layers, fits);
+  if (meet) built = meet(built, builder.sums());
+  QUIRE_RETURN_IF_ERROR(built);
+  QUIRE_RETURN_IF_ERROR(builder.finish());
+  for (std::unique_ptr<LoraLayer>& layer : adapter->layers_) {
+    if (layer != nullptr && layer->slices.empty() && !layer->tokens) layer.reset();
   }
-  for (const LoraFit& fit : fits) {
-    adapter->summary_.max_rank = std::max(adapter->summary_.max_rank, fit.module->rank);
-    adapter->summary_.modules += fit.module->changes_something() ? 1 : 0;
-  }
-  adapter->summary_.bytes = static_cast<int64_t>(adapter->arena_.allocated_bytes());
+  adapter->summarize(fits);
   return std::shared_ptr<const LoraAdapter>(std::move(adapter));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,15 +31,24 @@ struct LoraTarget {
   DType storage = DType::kFloat32;
 };
 
+class LoraLayerBuilder;
+struct LoraFit;
+
+/// Where ranks that load the same adapter meet half-way: each brings how it fared so far and its part of some sums, and
+/// takes the ranks' sums away, or the Error of the first that has one. A load
+/// that ends with an Error before it comes here leaves the meeting to its caller.
+using LoraRankMeeting = std::function<Status(const Status& own, std::span<double> sums)>;
+
 /// Immutable; its memory, its own size and no more, goes with the last reference.
 class LoraAdapter {
  public:
   /// Packs the modules' tensors for the layers of `target`. Runs on the calling thread alone and reads the base
   /// weights, so it may run while steps do. Every tensor is used, or the Error names it with its shape and what the
-  /// model asks for; `name` says whose they are.
+  /// model asks for; `name` says whose they are. With several ranks all do this at the same time and `meet`.
   static Result<std::shared_ptr<const LoraAdapter>> create(const std::string& name,
                                                            std::span<const AdapterModule> modules,
-                                                           const WeightSource& tensors, const LoraTarget& target);
+                                                           const WeightSource& tensors, const LoraTarget& target,
+                                                           const LoraRankMeeting& meet = {});
 
   /// What it changes of the layer of that index in AdaptableLayers; nullptr for nothing.
   const LoraLayer* layer(size_t index) const { return layers_[index].get(); }
@@ -46,6 +56,9 @@ class LoraAdapter {
 
  private:
   explicit LoraAdapter(bool large) : arena_(large) {}
+  /// Builds the layers that `fits` change, as far as that goes without the other ranks.
+  Status build(LoraLayerBuilder& builder, std::span<const AdaptableLayer> layers, std::span<const LoraFit> fits);
+  void summarize(std::span<const LoraFit> fits);
 
   HugePageArena arena_;
   std::vector<std::unique_ptr<LoraLayer>> layers_;

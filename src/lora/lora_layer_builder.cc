@@ -58,16 +58,38 @@ Tensor LoraLayerBuilder::vector_of(std::span<const double> values) {
   return tensor;
 }
 
-Result<LoraLayer> LoraLayerBuilder::build(const AdaptableLayer& layer, std::span<const LoraFit> fits) {
-  LoraLayer result;
+Status LoraLayerBuilder::build(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
   for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(check_copy(layer, fit));
   if (layer.kind == AdaptableLayer::Kind::kEmbedding) {
     QUIRE_RETURN_IF_ERROR(add_embedding(layer, *fits.front().module, result));
   } else {
     QUIRE_RETURN_IF_ERROR(add_linear(layer, fits, result));
   }
-  for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(add_tokens(*fit.module, result));
-  return result;
+  for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(add_tokens(layer, *fit.module, result));
+  return {};
+}
+
+void LoraLayerBuilder::wait_for_norms(const AdaptableLayer& layer, const AdapterModule& module,
+                                      std::span<const RowRun> runs, LoraLayer& result, const LoraSlice& slice,
+                                      std::span<const double> squares) {
+  waiting_.push_back(
+      {&layer, &module, {runs.begin(), runs.end()}, &result, slice.column, sums_.size(), squares.size()});
+  sums_.insert(sums_.end(), squares.begin(), squares.end());
+}
+
+Status LoraLayerBuilder::finish() {
+  for (const Waiting& waiting : waiting_) {
+    const auto squares = std::span<const double>(sums_).subspan(waiting.first, waiting.count);
+    const auto slice = std::ranges::find(waiting.result->slices, waiting.column, &LoraSlice::column);
+    if (slice == waiting.result->slices.end()) continue;  // this rank has no part in it
+    const std::vector<double> norms = roots_of(squares);
+    if (waiting.layer->kind == AdaptableLayer::Kind::kEmbedding) {
+      QUIRE_RETURN_IF_ERROR(set_gain(*waiting.module, norms, *slice));
+    } else {
+      QUIRE_RETURN_IF_ERROR(finish_slice(*waiting.layer, *waiting.module, waiting.runs, norms, *slice));
+    }
+  }
+  return {};
 }
 
 Status LoraLayerBuilder::add_linear(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
@@ -92,7 +114,16 @@ Status LoraLayerBuilder::add_linear(const AdaptableLayer& layer, std::span<const
     slice.rank = module.a == nullptr ? 0 : module.rank;
     next_rank += slice.rank;
     QUIRE_RETURN_IF_ERROR(pack_slice(layer, module, runs, result, slice));
-    QUIRE_RETURN_IF_ERROR(finish_slice(layer, module, runs, result, slice));
+    std::vector<double> squares;
+    if (module.magnitude != nullptr) {
+      squares =
+          row_squares(context_, *layer.weight, slice.column, {*result.a, slice.first_rank, *slice.b, slice.scale});
+    }
+    if (squares.empty() || whole_input(layer)) {
+      QUIRE_RETURN_IF_ERROR(finish_slice(layer, module, runs, roots_of(squares), slice));
+    } else {
+      wait_for_norms(layer, module, runs, result, slice, squares);
+    }
     result.slices.push_back(std::move(slice));
   }
   std::ranges::sort(result.slices, {}, &LoraSlice::column);
@@ -117,18 +148,12 @@ Status LoraLayerBuilder::pack_slice(const AdaptableLayer& layer, const AdapterMo
 // With y = W x + bias, what the adapter wants is gain * (W x + scale * (B A x + lora_bias)) + its bias. So what is
 // added to gain * (y + scale * B A x) is its bias + gain * (scale * lora_bias - bias).
 Status LoraLayerBuilder::finish_slice(const AdaptableLayer& layer, const AdapterModule& module,
-                                      std::span<const RowRun> runs, const LoraLayer& result, LoraSlice& slice) {
+                                      std::span<const RowRun> runs, std::span<const double> norms, LoraSlice& slice) {
   const auto columns = static_cast<size_t>(slice.columns);
   std::vector<double> gain(columns, 1.0);
-  if (module.magnitude != nullptr) {
-    if (!whole_input(layer)) {
-      return unsupported(fmt::format("{}: DoRA of {} needs the norms of whole rows, of which this rank holds a part",
-                                     name_, module.path));
-    }
+  if (!norms.empty()) {
     QUIRE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes, values_of(*module.magnitude));
     gain = pick(magnitudes, runs);
-    const std::vector<double> norms =
-        row_norms(context_, *layer.weight, slice.column, {*result.a, slice.first_rank, *slice.b, slice.scale});
     for (size_t i = 0; i < columns; ++i) gain[i] /= norms[i];
     slice.gain = vector_of(gain);
   }
@@ -164,6 +189,7 @@ Status LoraLayerBuilder::add_embedding(const AdaptableLayer& layer, const Adapte
   slice.columns = layer.in_features;
   slice.scale = module.scale;
   if (module.weight != nullptr) {
+    if (vocabulary == 0) return {};
     slice.weight = ops::make_packed_matrix(arena_, vocabulary, layer.in_features, storage_);
     ops::zero_padding(context_, *slice.weight);
     QUIRE_RETURN_IF_ERROR(pack(*module.weight, runs, 0, layer.input, *slice.weight));
@@ -171,48 +197,67 @@ Status LoraLayerBuilder::add_embedding(const AdaptableLayer& layer, const Adapte
     return {};
   }
   slice.rank = module.rank;
-  const auto stride = static_cast<size_t>(slice.rank);
-  std::vector<float> lookup(static_cast<size_t>(vocabulary) * stride);
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> a, values_of(*module.a));
-  const auto tokens = static_cast<size_t>(module.a->cols());
-  for (size_t j = 0; j < stride; ++j) {
-    const float* const values = a.data() + j * tokens + runs.front().source;
-    for (size_t token = 0; token < static_cast<size_t>(vocabulary); ++token) lookup[token * stride + j] = values[token];
-  }
-  result.a = ops::make_packed_matrix(arena_, vocabulary, slice.rank, storage_);
-  ops::pack_rows(context_, {lookup.data(), DType::kFloat32, vocabulary, slice.rank, slice.rank}, 0, 0, *result.a);
-  slice.b = ops::make_packed_matrix(arena_, slice.columns, slice.rank, storage_);
-  const RowRun rows{0, 0, slice.columns};
-  QUIRE_RETURN_IF_ERROR(pack(*module.b, {&rows, 1}, 0, {0, slice.rank}, *slice.b));
-  if (module.magnitude != nullptr) {
-    if (vocabulary != module.a->cols()) {
-      return unsupported(fmt::format("{}: DoRA of {} needs the norms of whole columns, of which this rank holds a part",
-                                     name_, module.path));
+  std::vector<double> squares(module.magnitude == nullptr ? 0 : static_cast<size_t>(slice.columns));
+  if (vocabulary > 0) {
+    QUIRE_RETURN_IF_ERROR(pack_lookup(module, runs.front(), result));
+    slice.b = ops::make_packed_matrix(arena_, slice.columns, slice.rank, storage_);
+    const RowRun rows{0, 0, slice.columns};
+    QUIRE_RETURN_IF_ERROR(pack(*module.b, {&rows, 1}, 0, {0, slice.rank}, *slice.b));
+    if (!squares.empty()) {
+      squares = column_squares(context_, *layer.weight, {*result.a, 0, *slice.b, slice.scale});
     }
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes, values_of(*module.magnitude));
-    std::vector<double> gain(magnitudes.begin(), magnitudes.end());
-    const std::vector<double> norms = column_norms(context_, *layer.weight, {*result.a, 0, *slice.b, slice.scale});
-    for (size_t i = 0; i < gain.size(); ++i) gain[i] /= norms[i];
-    slice.gain = vector_of(gain);
   }
-  result.slices.push_back(std::move(slice));
+  if (!squares.empty() && vocabulary == module.a->cols()) {
+    QUIRE_RETURN_IF_ERROR(set_gain(module, roots_of(squares), slice));
+  } else if (!squares.empty()) {
+    wait_for_norms(layer, module, runs, result, slice, squares);
+  }
+  if (vocabulary > 0) result.slices.push_back(std::move(slice));
   return {};
 }
 
-Status LoraLayerBuilder::add_tokens(const AdapterModule& module, LoraLayer& result) {
-  if (module.token_rows == nullptr || module.token_ids.empty()) return {};
-  const auto count = static_cast<int64_t>(module.token_ids.size());
-  const int64_t hidden = module.token_rows->cols();
-  std::vector<int64_t> order(module.token_ids.size());
-  std::iota(order.begin(), order.end(), 0);
+Status LoraLayerBuilder::pack_lookup(const AdapterModule& module, const RowRun& tokens, LoraLayer& result) {
+  const auto rank = static_cast<size_t>(module.rank);
+  const auto count = static_cast<size_t>(tokens.count);
+  std::vector<float> lookup(count * rank);
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> a, values_of(*module.a));
+  for (size_t j = 0; j < rank; ++j) {
+    const float* const values = a.data() + j * static_cast<size_t>(module.a->cols()) + tokens.source;
+    for (size_t token = 0; token < count; ++token) lookup[token * rank + j] = values[token];
+  }
+  result.a = ops::make_packed_matrix(arena_, tokens.count, module.rank, storage_);
+  ops::zero_padding(context_, *result.a);
+  ops::pack_rows(context_, {lookup.data(), DType::kFloat32, tokens.count, module.rank, module.rank}, 0, 0, *result.a);
+  return {};
+}
+
+Status LoraLayerBuilder::set_gain(const AdapterModule& module, std::span<const double> norms, LoraSlice& slice) {
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes, values_of(*module.magnitude));
+  std::vector<double> gain(magnitudes.begin(), magnitudes.end());
+  for (size_t i = 0; i < gain.size(); ++i) gain[i] /= norms[i];
+  slice.gain = vector_of(gain);
+  return {};
+}
+
+// Tokens, like all ids that the layer sees, count from the first that this rank holds.
+Status LoraLayerBuilder::add_tokens(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result) {
+  if (module.token_rows == nullptr) return {};
+  const Range local = layer.pieces.front().local;
+  std::vector<int64_t> order;
+  for (size_t i = 0; i < module.token_ids.size(); ++i) {
+    if (module.token_ids[i] >= local.begin && module.token_ids[i] < local.end) order.push_back(static_cast<int64_t>(i));
+  }
+  if (order.empty()) return {};
   std::ranges::sort(order, {}, [&](int64_t i) { return module.token_ids[static_cast<size_t>(i)]; });
+  const auto count = static_cast<int64_t>(order.size());
+  const int64_t hidden = module.token_rows->cols();
   LoraTokens tokens{
       Tensor::view(arena_.allocate(order.size() * sizeof(int32_t)), 1, count, DType::kInt32, context_.device),
       ops::make_packed_matrix(arena_, count, hidden, storage_)};
   ops::zero_padding(context_, tokens.rows);
   std::vector<int32_t> ids;
   for (size_t i = 0; i < order.size(); ++i) {
-    ids.push_back(static_cast<int32_t>(module.token_ids[static_cast<size_t>(order[i])]));
+    ids.push_back(static_cast<int32_t>(module.token_ids[static_cast<size_t>(order[i])] - local.begin));
     const RowRun run{order[i], static_cast<int64_t>(i), 1};
     QUIRE_RETURN_IF_ERROR(pack(*module.token_rows, {&run, 1}, 0, {0, hidden}, tokens.rows));
   }
@@ -223,7 +268,7 @@ Status LoraLayerBuilder::add_tokens(const AdapterModule& module, LoraLayer& resu
 
 Status LoraLayerBuilder::check_copy(const AdaptableLayer& layer, const LoraFit& fit) {
   const AdapterModule& module = *fit.module;
-  if (module.base_copy == nullptr || !whole_input(layer)) return {};
+  if (module.base_copy == nullptr) return {};
   // Some rows of all parts of the weight; a copy rounded to another type differs by less than a hundredth.
   constexpr int64_t kRowsCompared = 256;
   constexpr double kMostDifference = 0.01;
@@ -237,8 +282,9 @@ Status LoraLayerBuilder::check_copy(const AdaptableLayer& layer, const LoraFit& 
       QUIRE_ASSIGN_OR_RETURN(const MatrixView view, tensors_.read_rows(*module.base_copy, run.source + i, 1, scratch));
       row_to_float(view, 0, copy.data());
       const std::vector<float> base = weight_rows(context_, *layer.weight, run.local + i, 1);
-      for (size_t k = 0; k < copy.size(); ++k) {
-        difference += std::pow(static_cast<double>(copy[k]) - static_cast<double>(base[k]), 2);
+      for (size_t k = 0; k < base.size(); ++k) {
+        const auto own = static_cast<double>(copy[k + static_cast<size_t>(layer.input.begin)]);
+        difference += std::pow(own - static_cast<double>(base[k]), 2);
         size += std::pow(static_cast<double>(base[k]), 2);
       }
     }

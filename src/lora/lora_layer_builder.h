@@ -14,6 +14,9 @@
 namespace quire {
 
 /// Layers whose outputs are divided over the ranks cut B, those whose inputs are divided cut A.
+///
+/// DoRA needs norms of whole rows (of an embedding whole columns). Where this rank holds a part of them, build() leaves
+/// their sums of squares in sums(), for the ranks to add up, and finish() does the rest.
 class LoraLayerBuilder {
  public:
   /// `name` says whose tensors they are. All must outlive it; matrices get their memory from `arena`.
@@ -21,19 +24,26 @@ class LoraLayerBuilder {
                    HugePageArena& arena)
       : context_(context), name_(name), tensors_(tensors), storage_(storage), arena_(arena) {}
 
-  /// `fits` are the modules of that layer, their shapes checked.
-  Result<LoraLayer> build(const AdaptableLayer& layer, std::span<const LoraFit> fits);
+  /// `fits` are the modules of that layer, their shapes checked. `result` must stay where it is until finish().
+  Status build(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result);
+  /// The same values in the same order on all ranks.
+  std::vector<double>& sums() { return sums_; }
+  /// Called once after all build(), with the ranks' sums in sums().
+  Status finish();
 
  private:
   Status add_linear(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result);
   Status add_embedding(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result);
-  Status add_tokens(const AdapterModule& module, LoraLayer& result);
+  /// The transpose of an embedding's A for this rank's tokens.
+  Status pack_lookup(const AdapterModule& module, const RowRun& tokens, LoraLayer& result);
+  Status set_gain(const AdapterModule& module, std::span<const double> norms, LoraSlice& slice);
+  Status add_tokens(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result);
   /// The matrices of a linear's slice, whose outputs are those `runs` of the module's.
   Status pack_slice(const AdaptableLayer& layer, const AdapterModule& module, std::span<const RowRun> runs,
                     LoraLayer& result, LoraSlice& slice);
-  /// Its gain and offset.
+  /// Its gain and offset. `norms` are those of its outputs with DoRA, else empty.
   Status finish_slice(const AdaptableLayer& layer, const AdapterModule& module, std::span<const RowRun> runs,
-                      const LoraLayer& result, LoraSlice& slice);
+                      std::span<const double> norms, LoraSlice& slice);
   /// Refuses an adapter that carries a copy of a base weight other than this model's.
   Status check_copy(const AdaptableLayer& layer, const LoraFit& fit);
 
@@ -44,11 +54,26 @@ class LoraLayerBuilder {
   Result<std::vector<float>> values_of(const WeightInfo& tensor) const;
   Tensor vector_of(std::span<const double> values);
 
+  /// A slice whose norms wait for the other ranks: those squared are `count` of the sums, from `first` on.
+  struct Waiting {
+    const AdaptableLayer* layer = nullptr;
+    const AdapterModule* module = nullptr;
+    std::vector<RowRun> runs;
+    LoraLayer* result = nullptr;
+    int64_t column = 0;  ///< of the slice
+    size_t first = 0;
+    size_t count = 0;
+  };
+  void wait_for_norms(const AdaptableLayer& layer, const AdapterModule& module, std::span<const RowRun> runs,
+                      LoraLayer& result, const LoraSlice& slice, std::span<const double> squares);
+
   OpContext& context_;
   const std::string& name_;
   const WeightSource& tensors_;
   DType storage_;
   HugePageArena& arena_;
+  std::vector<double> sums_;
+  std::vector<Waiting> waiting_;
 };
 
 }  // namespace quire

@@ -12,10 +12,10 @@ LoraManager::LoraManager(const LoraTarget& target) : target_(target) {
   }
 }
 
-Result<AdapterSummary> LoraManager::load(uint64_t id, const AdapterFiles& files) {
+Result<AdapterSummary> LoraManager::load(uint64_t id, const AdapterFiles& files, const LoraRankMeeting& meet) {
   QUIRE_CHECK(id != 0);
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const LoraAdapter> adapter,
-                         LoraAdapter::create(files.folder().string(), files.modules(), files.tensors(), target_));
+                         LoraAdapter::create(files.folder().string(), files.modules(), files.tensors(), target_, meet));
   const AdapterSummary summary = adapter->summary();
   const std::lock_guard lock(mutex_);
   const bool added = adapters_.emplace(id, std::move(adapter)).second;

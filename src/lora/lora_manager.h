@@ -21,8 +21,9 @@ class LoraManager {
   LoraManager(const LoraManager&) = delete;
   LoraManager& operator=(const LoraManager&) = delete;
 
-  /// Packs an adapter on the calling thread; find() knows it once this has returned.
-  Result<AdapterSummary> load(uint64_t id, const AdapterFiles& files);
+  /// Packs an adapter on the calling thread; find() knows it once this has returned. `meet` as LoraAdapter::create has
+  /// it.
+  Result<AdapterSummary> load(uint64_t id, const AdapterFiles& files, const LoraRankMeeting& meet = {});
   /// Its memory goes with the last step that uses it.
   void remove(uint64_t id);
   /// nullptr for an id that is not loaded.

@@ -56,12 +56,13 @@ std::vector<float> weight_rows(OpContext& context, const LinearWeight& weight, i
                  [&](const Tensor& ids, Tensor& out) { weight.gather(context, ids, out); });
 }
 
-std::vector<double> row_norms(OpContext& context, const LinearWeight& weight, int64_t first_row, const LowRank& delta) {
+std::vector<double> row_squares(OpContext& context, const LinearWeight& weight, int64_t first_row,
+                                const LowRank& delta) {
   const int64_t inputs = weight.in_features();
   const int64_t outputs = delta.b.out_features;
   const int64_t rank = delta.b.in_features;
   const Floats a = rows_of(context, delta.a, delta.first_rank, rank);
-  std::vector<double> norms(static_cast<size_t>(outputs));
+  std::vector<double> squares(static_cast<size_t>(outputs));
   for (int64_t first = 0; first < outputs; first += kRows) {
     const int64_t count = std::min(kRows, outputs - first);
     Floats rows = weight_rows(context, weight, first_row + first, count);
@@ -69,13 +70,13 @@ std::vector<double> row_norms(OpContext& context, const LinearWeight& weight, in
     for (int64_t i = 0; i < count; ++i) {
       float* const row = rows.data() + i * inputs;
       add_combination(b.data() + i * rank, rank, delta.scale, a, inputs, row);
-      norms[static_cast<size_t>(first + i)] = std::sqrt(sum_of_squares(row, inputs));
+      squares[static_cast<size_t>(first + i)] = sum_of_squares(row, inputs);
     }
   }
-  return norms;
+  return squares;
 }
 
-std::vector<double> column_norms(OpContext& context, const LinearWeight& weight, const LowRank& delta) {
+std::vector<double> column_squares(OpContext& context, const LinearWeight& weight, const LowRank& delta) {
   const int64_t hidden = weight.in_features();
   const int64_t vocabulary = delta.a.out_features;
   const int64_t rank = delta.b.in_features;
@@ -86,7 +87,7 @@ std::vector<double> column_norms(OpContext& context, const LinearWeight& weight,
       basis[static_cast<size_t>(j * hidden + k)] = b[static_cast<size_t>(k * rank + j)];
     }
   }
-  std::vector<double> norms(static_cast<size_t>(hidden));
+  std::vector<double> squares(static_cast<size_t>(hidden));
   for (int64_t first = 0; first < vocabulary; first += kRows) {
     const int64_t count = std::min(kRows, vocabulary - first);
     Floats rows = weight_rows(context, weight, first, count);
@@ -95,12 +96,17 @@ std::vector<double> column_norms(OpContext& context, const LinearWeight& weight,
       float* const row = rows.data() + i * hidden;
       add_combination(a.data() + i * rank, rank, delta.scale, basis, hidden, row);
       for (int64_t k = 0; k < hidden; ++k) {
-        norms[static_cast<size_t>(k)] += static_cast<double>(row[k]) * static_cast<double>(row[k]);
+        squares[static_cast<size_t>(k)] += static_cast<double>(row[k]) * static_cast<double>(row[k]);
       }
     }
   }
-  for (double& norm : norms) norm = std::sqrt(norm);
-  return norms;
+  return squares;
+}
+
+std::vector<double> roots_of(std::span<const double> squares) {
+  std::vector<double> roots;
+  for (const double square : squares) roots.push_back(std::sqrt(square));
+  return roots;
 }
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ops/linear.h"
@@ -22,10 +23,16 @@ struct LowRank {
   float scale = 1.0f;
 };
 
-/// ||W + scale * B A|| of each of B's rows; W is rows [first_row, first_row + B's rows) of `weight`.
-std::vector<double> row_norms(OpContext& context, const LinearWeight& weight, int64_t first_row, const LowRank& delta);
+/// ||W + scale * B A||² of each of B's rows; W is rows [first_row, first_row + B's rows) of `weight`. Where ranks hold
+/// parts of the columns, theirs add up to the whole.
+std::vector<double> row_squares(OpContext& context, const LinearWeight& weight, int64_t first_row,
+                                const LowRank& delta);
 
-/// ||W + scale * (B A)ᵀ|| of each column of an embedding W [vocabulary, hidden]; delta.a is [vocabulary, rank].
-std::vector<double> column_norms(OpContext& context, const LinearWeight& weight, const LowRank& delta);
+/// ||W + scale * (B A)ᵀ||² of each column of an embedding W [vocabulary, hidden]; delta.a is [vocabulary, rank]. Only
+/// as many rows of W count as delta.a has.
+std::vector<double> column_squares(OpContext& context, const LinearWeight& weight, const LowRank& delta);
+
+/// Square roots.
+std::vector<double> roots_of(std::span<const double> squares);
 
 }  // namespace quire

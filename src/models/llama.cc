@@ -177,6 +177,11 @@ Result<std::unique_ptr<Model>> make_llama_like(LayerContext& context, const Mode
   QUIRE_ASSIGN_OR_RETURN(
       const HeadPartition heads,
       partition_heads(config.num_attention_heads, config.num_key_value_heads, context.tensor_parallel));
+  if (config.intermediate_size < context.tensor_parallel.size) {
+    return invalid_argument(fmt::format("a tensor parallel size of {} is more than the model's intermediate size of {}",
+                                        context.tensor_parallel.size, config.intermediate_size),
+                            "tensor_parallel_size");
+  }
   return std::unique_ptr<Model>(std::make_unique<LlamaForCausalLM>(context, config, options, heads));
 }
 

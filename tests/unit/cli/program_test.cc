@@ -62,10 +62,11 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
        "1000."},
       {{"serve", "m", "--long-prefill-token-threshold", "2K", "--max-model-len", "1K"},
        "--long-prefill-token-threshold 2048 is more than --max-model-len 1024."},
-      {{"serve", "m", "-tp", "2"},
-       "--tensor-parallel-size 2 is not built: quire runs a model in one process, over its threads (--threads)."},
+      {{"serve", "m", "-pp", "2"},
+       "--pipeline-parallel-size 2 is not built: a model is divided by --tensor-parallel-size only."},
+      {{"serve", "m", "-tp", "0"}, "--tensor-parallel-size: 0 is not between 1 and 64."},
       {{"serve", "m", "--fully-sharded-loras"},
-       "--fully-sharded-loras is not built: quire runs a model in one process, over its threads (--threads)."},
+       "--fully-sharded-loras is not built: ranks divide one of an adapter's two matrices, as without it."},
       {{"serve", "m", "--lora-target-modules", "q_proj"},
        "--lora-target-modules q_proj is not built: an adapter is used on every module that it has weights for."},
       {{"serve", "m", "--max-loras", "2"}, "--max-loras needs --enable-lora."},
@@ -123,7 +124,7 @@ TEST(Program, HelpListsCommandsAndGroups) {
   for (const char* heading : {"Server:", "Model:", "KV cache:", "Scheduler:", "LoRA:", "Log:"}) {
     EXPECT_THAT(serve.out, testing::HasSubstr(heading));
   }
-  EXPECT_THAT(serve.out, testing::Not(testing::HasSubstr("--tensor-parallel-size")));
+  EXPECT_THAT(serve.out, testing::Not(testing::HasSubstr("--pipeline-parallel-size")));
 }
 
 TEST(Program, EveryVisibleFlagIsInTheDocumentation) {

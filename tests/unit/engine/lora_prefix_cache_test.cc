@@ -34,7 +34,7 @@ class CachedModel {
     config.enable_prefix_caching = caching;
     config.check_integrity_every_step = true;
     LoadedExecutor loaded =
-        std::move(create_single_process_executor(config, std::move(open_checkpoint(folder_)).value(), nullptr)).value();
+        std::move(create_executor(config, std::move(open_checkpoint(folder_)).value(), nullptr)).value();
     core_ = std::make_unique<EngineCore>(config, loaded.limits, std::move(loaded.executor));
   }
 

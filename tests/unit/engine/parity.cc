@@ -9,6 +9,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "engine/thread_ranks.h"
 #include "tensor/convert.h"
 
 namespace quire::testing {
@@ -21,7 +22,7 @@ ParityModel::ParityModel(const std::string& path, EngineConfig config) : config_
   if (!config_.num_kv_blocks_override) config_.num_kv_blocks_override = 64;
   auto checkpoint = open_checkpoint(path);
   if (!checkpoint.ok()) throw std::runtime_error(checkpoint.error().message);
-  auto loaded = create_single_process_executor(config_, std::move(*checkpoint), nullptr);
+  auto loaded = create_threaded_executor(config_, std::move(*checkpoint));
   if (!loaded.ok()) throw std::runtime_error(loaded.error().message);
   loaded_ = std::move(*loaded);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/single_process_executor.h"
+#include "engine/create_executor.h"
 #include "ops/cpu/kernel_table.h"
 
 namespace quire::testing {
@@ -14,7 +14,7 @@ namespace quire::testing {
 /// tests/golden/models.
 std::string golden_models();
 
-/// A loaded model whose steps the test plans by itself.
+/// A loaded model whose steps the test plans by itself. Ranks of a tensor parallel size above 1 are threads.
 class ParityModel {
  public:
   explicit ParityModel(const std::string& path, EngineConfig config = {});

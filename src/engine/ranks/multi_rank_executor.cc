@@ -1,0 +1,159 @@
+#include "engine/ranks/multi_rank_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "engine/ranks/rank_adapters.h"
+#include "engine/ranks/rank_setup.h"
+#include "engine/ranks/step_codec.h"
+#include "engine/settle.h"
+#include "engine/worker.h"
+#include "ops/cpu/kernel_table.h"
+
+namespace quire {
+namespace {
+
+constexpr std::chrono::seconds kTimeToEnd{2};
+
+class MultiRankExecutor final : public Executor {
+ public:
+  explicit MultiRankExecutor(std::unique_ptr<RankHost> host) : host_(std::move(host)) {}
+
+  ~MultiRankExecutor() override {
+    const bool told = ready_ && !failure() && tell_end();
+    host_->stop(told ? kTimeToEnd : std::chrono::seconds(0));
+  }
+
+  Result<LoadedExecutor> load(const EngineConfig& config, Checkpoint&& checkpoint, const ProgressCallback& progress);
+
+  const std::vector<KvCacheGroup>& kv_cache_groups() const override { return worker_->kv_cache_groups(); }
+
+  Status execute(const StepPlan& plan, StepResult& result) override {
+    if (const std::optional<Error> error = failure()) return *error;
+    if (!std::exchange(pinned_, true)) worker_->pin_caller();
+    const CurrentParallelState entered(groups_->state);
+    try {
+      Status status = run(plan, result);
+      if (!status.ok()) fail(status.error());
+      return status;
+    } catch (const std::exception& error) {
+      fail(internal_error(error.what()));
+      throw;
+    }
+  }
+
+  Result<AdapterSummary> load_adapter(uint64_t adapter_id, const AdapterFiles& files) override {
+    return adapters_->load(adapter_id, files);
+  }
+  void remove_adapter(uint64_t adapter_id) override { adapters_->remove(adapter_id); }
+
+  std::optional<Error> failure() const override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) return failure_;
+    }
+    if (const std::optional<std::string> reason = host_->failure()) {
+      return Error{ErrorKind::kUnavailable, *reason, {}};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  GroupCoordinator& world() const { return groups_->state.world(); }
+
+  Status run(const StepPlan& plan, StepResult& result) {
+    encode_step(plan, order_);
+    QUIRE_RETURN_IF_ERROR(world().broadcast_object(order_));
+    return worker_->execute(plan, result);
+  }
+
+  /// The ranks no longer agree on where they are: none may wait for another.
+  void fail(const Error& error) {
+    groups_->state.transport().abort("rank 0: " + error.message);
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+  }
+
+  bool tell_end() {
+    adapters_->stop();
+    std::string end;
+    return world().broadcast_object(end).ok();
+  }
+
+  std::unique_ptr<RankHost> host_;
+  RankSetup setup_;
+  std::unique_ptr<RankGroups> groups_;
+  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<AdapterOrders> adapters_;
+  std::string order_;
+  bool ready_ = false;   ///< the other ranks take orders
+  bool pinned_ = false;  ///< the engine's thread
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+std::string describe(const WorkerSettings& settings, const std::vector<int64_t>& weight_bytes, int64_t blocks,
+                     int64_t bytes_per_block, int threads) {
+  const auto gibibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  return fmt::format(
+      "{} ranks, weights {} {:.2f} GiB (the largest rank {:.2f}), KV cache {} up to {:.2f} GiB ({} blocks of {} "
+      "tokens), {} compute threads",
+      weight_bytes.size(), dtype_name(settings.storage),
+      gibibytes(std::accumulate(weight_bytes.begin(), weight_bytes.end(), int64_t{0})),
+      gibibytes(*std::ranges::max_element(weight_bytes)), dtype_name(settings.kv_cache),
+      gibibytes(blocks * bytes_per_block), blocks, settings.block_size, threads);
+}
+
+// The other ranks go through the same meetings in RankServer::load().
+Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Checkpoint&& checkpoint,
+                                               const ProgressCallback& progress) {
+  setup_.model = config.model;
+  QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint.config));
+  setup_.tensor_parallel_size = config.tensor_parallel_size;
+  setup_.threads = config.threads > 0 ? config.threads : default_compute_threads();
+  setup_.pin_threads = host_->has_processes();
+  setup_.kernels = ops::cpu::kernels().name;
+  QUIRE_ASSIGN_OR_RETURN(groups_, join_ranks(host_->transport(), setup_));
+  const CurrentParallelState entered(groups_->state);
+
+  worker_ = std::make_unique<Worker>(setup_.place_of(0), setup_.threads_of(0));
+  QUIRE_RETURN_IF_ERROR(agree(world(), worker_->build(checkpoint.config, setup_.settings)));
+  const int64_t all = stored_bytes(*checkpoint.weights);
+  int64_t done = 0;
+  QUIRE_RETURN_IF_ERROR(agree(world(), worker_->load_weights(*checkpoint.weights, [&](int64_t bytes) {
+    done += bytes;
+    if (progress) progress(done, all);
+  })));
+  checkpoint.weights.reset();
+
+  QUIRE_ASSIGN_OR_RETURN(const RankSizes sizes, share_sizes(*worker_, world()));
+  const int64_t bytes_per_block = std::accumulate(sizes.block_bytes.begin(), sizes.block_bytes.end(), int64_t{0});
+  const std::vector<KvCacheGroup>& groups = worker_->kv_cache_groups();
+  QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> blocks, settle_blocks(config, groups.size(), bytes_per_block));
+  LoadedExecutor loaded;
+  QUIRE_ASSIGN_OR_RETURN(loaded.limits, settle_limits(config, setup_.settings.max_positions,
+                                                      checkpoint.config.vocab_size, blocks, groups));
+  QUIRE_RETURN_IF_ERROR(share_blocks(blocks, world()));
+  worker_->allocate_cache(blocks);
+  QUIRE_RETURN_IF_ERROR(agree(world(), {}));
+  adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_->adapters);
+  ready_ = true;
+  loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block, setup_.threads);
+  return loaded;
+}
+
+}  // namespace
+
+Result<LoadedExecutor> create_multi_rank_executor(const EngineConfig& config, Checkpoint&& checkpoint,
+                                                  const ProgressCallback& progress, std::unique_ptr<RankHost> host) {
+  auto executor = std::make_unique<MultiRankExecutor>(std::move(host));
+  QUIRE_ASSIGN_OR_RETURN(LoadedExecutor loaded, executor->load(config, std::move(checkpoint), progress));
+  loaded.executor = std::move(executor);
+  return loaded;
+}
+
+}  // namespace quire

@@ -1,0 +1,131 @@
+#include "engine/ranks/rank_adapters.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "engine/ranks/rank_setup.h"
+#include "lora/adapter_transfer.h"
+
+namespace quire {
+namespace {
+
+// An order: nothing for the end; else a letter and the adapter's id, and to load it its files.
+constexpr char kLoad = 'L';
+constexpr char kRemove = 'R';
+constexpr size_t kHeader = 1 + sizeof(uint64_t);
+
+std::string order_of(char what, uint64_t id) {
+  std::string order(kHeader, what);
+  std::memcpy(order.data() + 1, &id, sizeof(id));
+  return order;
+}
+
+/// Adds up what the ranks bring, in ascending order of ranks.
+Status sum_over_ranks(GroupCoordinator& group, std::span<double> sums) {
+  const auto count = static_cast<int64_t>(sums.size());
+  if (count == 0) return {};
+  std::vector<double> all(sums.size() * static_cast<size_t>(group.world_size()));
+  const Tensor own = Tensor::view(sums.data(), 1, count, DType::kInt64, group.device());
+  Tensor gathered = Tensor::view(all.data(), 1, count * group.world_size(), DType::kInt64, group.device());
+  QUIRE_RETURN_IF_ERROR(group.all_gather(own, gathered));
+  std::ranges::fill(sums, 0.0);
+  for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  return {};
+}
+
+/// Packs one adapter together with the other ranks, which all call this: each has it afterwards, or none.
+Result<AdapterSummary> load_together(Worker& worker, GroupCoordinator& group, uint64_t id,
+                                     const Result<std::shared_ptr<const AdapterFiles>>& files) {
+  bool met = false;
+  const auto meet = [&](const Status& own, std::span<double> sums) -> Status {
+    met = true;
+    QUIRE_RETURN_IF_ERROR(agree(group, own));
+    return sum_over_ranks(group, sums);
+  };
+  Result<AdapterSummary> own = internal_error("not loaded");
+  try {
+    own = files.ok() ? worker.adapters().load(id, **files, meet) : Result<AdapterSummary>(files.error());
+  } catch (const std::exception& error) {
+    own = internal_error(std::string("packing the adapter failed: ") + error.what());
+  }
+  const Status status = own.ok() ? Status() : Status(own.error());
+  // Whoever did not come to the first meeting goes there now, to tell the others why.
+  if (!met) return meet(status, {}).error();
+  const Status all = agree(group, status);
+  if (all.ok()) return own;
+  worker.adapters().remove(id);
+  return all.error();
+}
+
+}  // namespace
+
+Result<AdapterSummary> AdapterOrders::load(uint64_t id, const AdapterFiles& files) {
+  std::string order = order_of(kLoad, id) + pack_adapter_files(files);
+  const std::shared_ptr<const AdapterFiles> own(&files, [](const AdapterFiles*) {});  // the caller's
+  Result<AdapterSummary> loaded = internal_error("not loaded");
+  {
+    const std::lock_guard lock(order_);
+    QUIRE_RETURN_IF_ERROR(group_.broadcast_object(order));
+    loaded = load_together(worker_, group_, id, own);
+  }
+  send_removals();
+  return loaded;
+}
+
+void AdapterOrders::remove(uint64_t id) {
+  worker_.adapters().remove(id);
+  {
+    const std::lock_guard lock(mutex_);
+    removals_.push_back(id);
+  }
+  send_removals();
+}
+
+// Whoever holds the group looks for removals once more after giving it up, so none is forgotten.
+void AdapterOrders::send_removals() {
+  while (true) {
+    const std::unique_lock order(order_, std::try_to_lock);
+    if (!order.owns_lock()) return;
+    std::vector<uint64_t> removals;
+    {
+      const std::lock_guard lock(mutex_);
+      removals.swap(removals_);
+    }
+    if (removals.empty()) return;
+    for (const uint64_t id : removals) {
+      std::string text = order_of(kRemove, id);
+      if (!group_.broadcast_object(text).ok()) return;  // the ranks have failed, and keep nothing
+    }
+  }
+}
+
+void AdapterOrders::stop() {
+  const std::lock_guard lock(order_);
+  std::string end;
+  (void)group_.broadcast_object(end);
+}
+
+RankAdapters::RankAdapters(Worker& worker, GroupCoordinator& group)
+    : worker_(worker), group_(group), thread_([this] { (void)obey(); }) {}
+
+RankAdapters::~RankAdapters() { thread_.join(); }
+
+Status RankAdapters::obey() {
+  std::string order;
+  while (true) {
+    QUIRE_RETURN_IF_ERROR(group_.broadcast_object(order));
+    if (order.empty()) return {};
+    QUIRE_CHECK(order.size() >= kHeader);
+    uint64_t id = 0;
+    std::memcpy(&id, order.data() + 1, sizeof(id));
+    if (order[0] == kRemove) {
+      worker_.adapters().remove(id);
+    } else {
+      (void)load_together(worker_, group_, id, unpack_adapter_files(order.substr(kHeader)));
+    }
+  }
+}
+
+}  // namespace quire

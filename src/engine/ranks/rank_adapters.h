@@ -1,0 +1,57 @@
+// Adapters on several ranks: rank 0 sends each adapter's files to the others, all pack their part at the same time, and
+// all have it or none. This goes over a group of its own, so that steps go on meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "distributed/group_coordinator.h"
+#include "engine/worker.h"
+#include "lora/adapter_files.h"
+
+namespace quire {
+
+/// Rank 0's side. Safe to use from any thread.
+class AdapterOrders {
+ public:
+  AdapterOrders(Worker& worker, GroupCoordinator& group) : worker_(worker), group_(group) {}
+
+  /// One after the other.
+  Result<AdapterSummary> load(uint64_t id, const AdapterFiles& files);
+  /// Here at once; the other ranks are told as soon as no load is under way.
+  void remove(uint64_t id);
+  /// Ends the other ranks' side.
+  void stop();
+
+ private:
+  void send_removals();
+
+  Worker& worker_;
+  GroupCoordinator& group_;
+  std::mutex order_;  ///< held while the group is in use
+  std::mutex mutex_;  ///< guards what follows
+  std::vector<uint64_t> removals_;
+};
+
+/// The other ranks' side: a thread that does what rank 0 says until that says stop or the ranks fail.
+class RankAdapters {
+ public:
+  RankAdapters(Worker& worker, GroupCoordinator& group);
+  ~RankAdapters();
+  RankAdapters(const RankAdapters&) = delete;
+  RankAdapters& operator=(const RankAdapters&) = delete;
+
+ private:
+  Status obey();
+
+  Worker& worker_;
+  GroupCoordinator& group_;
+  std::thread thread_;
+};
+
+}  // namespace quire

@@ -1,0 +1,115 @@
+#include "engine/ranks/rank_setup.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "base/cpu_topology.h"
+
+namespace quire {
+
+std::string RankSetup::to_text() const {
+  return nlohmann::json{{"model", model},
+                        {"storage", static_cast<int>(settings.storage)},
+                        {"kv_cache", static_cast<int>(settings.kv_cache)},
+                        {"max_positions", settings.max_positions},
+                        {"block_size", settings.block_size},
+                        {"tensor_parallel_size", tensor_parallel_size},
+                        {"threads", threads},
+                        {"pin_threads", pin_threads},
+                        {"kernels", kernels}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<RankSetup> RankSetup::from_text(const std::string& text) {
+  try {
+    const nlohmann::json fields = nlohmann::json::parse(text);
+    RankSetup setup;
+    fields.at("model").get_to(setup.model);
+    setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
+    setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
+    fields.at("max_positions").get_to(setup.settings.max_positions);
+    fields.at("block_size").get_to(setup.settings.block_size);
+    fields.at("tensor_parallel_size").get_to(setup.tensor_parallel_size);
+    fields.at("threads").get_to(setup.threads);
+    fields.at("pin_threads").get_to(setup.pin_threads);
+    fields.at("kernels").get_to(setup.kernels);
+    return setup;
+  } catch (const nlohmann::json::exception& error) {
+    return internal_error(std::string("rank 0's set-up does not read as one: ") + error.what());
+  }
+}
+
+ThreadPoolOptions RankSetup::threads_of(int rank) const {
+  const ParallelRank place{rank, tensor_parallel_size};
+  const std::vector<int> cpus = allowed_cpus();
+  const Range own = partition(static_cast<int64_t>(cpus.size()), place);
+  ThreadPoolOptions options;
+  options.threads = std::max(1, static_cast<int>(partition(threads, place).size()));
+  options.pin = pin_threads;
+  options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
+  return options;
+}
+
+Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> transport, RankSetup& setup) {
+  auto groups = std::make_unique<RankGroups>();
+  QUIRE_RETURN_IF_ERROR(groups->state.init_distributed_environment(std::move(transport)));
+  GroupCoordinator& world = groups->state.world();
+  std::string text = world.rank() == 0 ? setup.to_text() : std::string();
+  QUIRE_RETURN_IF_ERROR(world.broadcast_object(text));
+  QUIRE_ASSIGN_OR_RETURN(setup, RankSetup::from_text(text));
+  QUIRE_RETURN_IF_ERROR(groups->state.initialize_model_parallel(setup.tensor_parallel_size));
+  std::vector<int> everybody(static_cast<size_t>(world.world_size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  QUIRE_ASSIGN_OR_RETURN(
+      groups->adapters, GroupCoordinator::create("adapters:0", groups->state.transport(), {everybody}, world.device()));
+  return groups;
+}
+
+Status agree(GroupCoordinator& group, const Status& own) {
+  Status first;
+  for (int rank = 0; rank < group.world_size(); ++rank) {
+    // The kind of the error, then its sentence; nothing for success.
+    std::string said;
+    if (rank == group.rank_in_group() && !own.ok()) {
+      said = static_cast<char>('0' + static_cast<int>(own.error().kind)) + own.error().message;
+    }
+    QUIRE_RETURN_IF_ERROR(group.broadcast_object(said, rank));
+    if (said.empty() || !first.ok()) continue;
+    const std::string speaker = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
+    first = Error{static_cast<ErrorKind>(said[0] - '0'), speaker + said.substr(1), {}};
+  }
+  return first;
+}
+
+namespace {
+
+/// All ranks' numbers, in their order.
+Result<std::vector<int64_t>> gather_numbers(GroupCoordinator& group, int64_t own) {
+  std::vector<int64_t> numbers(static_cast<size_t>(group.world_size()));
+  const Tensor mine = Tensor::view(&own, 1, 1, DType::kInt64, group.device());
+  Tensor all = Tensor::view(numbers.data(), 1, group.world_size(), DType::kInt64, group.device());
+  QUIRE_RETURN_IF_ERROR(group.all_gather(mine, all));
+  return numbers;
+}
+
+}  // namespace
+
+Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world) {
+  RankSizes sizes;
+  QUIRE_ASSIGN_OR_RETURN(sizes.block_bytes, gather_numbers(world, worker.block_bytes()));
+  QUIRE_ASSIGN_OR_RETURN(sizes.weight_bytes, gather_numbers(world, worker.weight_bytes()));
+  return sizes;
+}
+
+Status share_blocks(std::vector<int64_t>& blocks_per_group, GroupCoordinator& world) {
+  std::string bytes(reinterpret_cast<const char*>(blocks_per_group.data()), blocks_per_group.size() * sizeof(int64_t));
+  QUIRE_RETURN_IF_ERROR(world.broadcast_object(bytes));
+  blocks_per_group.resize(bytes.size() / sizeof(int64_t));
+  std::memcpy(blocks_per_group.data(), bytes.data(), blocks_per_group.size() * sizeof(int64_t));
+  return {};
+}
+
+}  // namespace quire

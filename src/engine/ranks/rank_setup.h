@@ -1,0 +1,58 @@
+// How the ranks of one model get together: what rank 0 tells them, the groups they form, and agreeing on errors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "distributed/parallel_state.h"
+#include "engine/worker.h"
+
+namespace quire {
+
+/// What rank 0 has settled for all ranks.
+struct RankSetup {
+  std::string model;  ///< path of the checkpoint
+  WorkerSettings settings;
+  int tensor_parallel_size = 1;
+  int threads = 1;  ///< of all ranks together
+  bool pin_threads = true;
+  std::string kernels;  ///< name of the arithmetic, which must be the same on all ranks
+
+  std::string to_text() const;
+  static Result<RankSetup> from_text(const std::string& text);
+
+  ParallelRank place_of(int rank) const { return {rank, tensor_parallel_size}; }
+  /// That rank's share of the threads and of the allowed CPUs.
+  ThreadPoolOptions threads_of(int rank) const;
+};
+
+/// One rank's groups.
+struct RankGroups {
+  ParallelState state;
+  /// All ranks, for the thread that loads adapters while another runs steps.
+  std::shared_ptr<GroupCoordinator> adapters;
+};
+
+/// Called by every rank: rank 0's `setup` becomes that of all, and the groups are formed.
+Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> transport, RankSetup& setup);
+
+/// Called by every rank with how it fared: the first Error by rank, naming it, on all ranks; or success.
+Status agree(GroupCoordinator& group, const Status& own);
+
+/// What each rank takes, by rank.
+struct RankSizes {
+  std::vector<int64_t> block_bytes;  ///< Worker::block_bytes()
+  std::vector<int64_t> weight_bytes;
+};
+
+/// Called by every rank once its weights are loaded.
+Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world);
+
+/// Called by every rank: rank 0's blocks of each group become those of all.
+Status share_blocks(std::vector<int64_t>& blocks_per_group, GroupCoordinator& world);
+
+}  // namespace quire

@@ -1,0 +1,74 @@
+// One rank's share of a model and what it takes to run steps on it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/huge_page_arena.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "distributed/partition.h"
+#include "engine/model_runner.h"
+#include "engine/step_plan.h"
+#include "kv_cache/kv_cache_storage.h"
+#include "lora/lora_manager.h"
+#include "models/model.h"
+
+namespace quire {
+
+/// What all ranks of a model must agree on.
+struct WorkerSettings {
+  DType storage = DType::kFloat32;   ///< of unquantized weights
+  DType kv_cache = DType::kFloat32;  ///< of keys and values
+  int64_t max_positions = 0;         ///< that rotary tables cover
+  int64_t block_size = 0;
+};
+
+/// Steps, build() and load_weights() belong to one thread at a time. With more than one rank that thread has entered a
+/// ParallelState (CurrentParallelState) whose tensor parallel group is the one of `place`, and all ranks do the same.
+class Worker {
+ public:
+  Worker(ParallelRank place, ThreadPoolOptions threads);
+
+  /// Makes the model, its weights still empty. An Error says what the architecture cannot do.
+  Status build(const ModelConfig& config, const WorkerSettings& settings);
+  /// Reads this rank's part of the checkpoint. `progress` is told of each tensor's bytes.
+  Status load_weights(const WeightSource& weights, const std::function<void(int64_t)>& progress);
+  /// Reserves the cache, the same number of blocks on all ranks. Throws StartupError when it cannot be had.
+  void allocate_cache(const std::vector<int64_t>& blocks_per_group);
+
+  const std::vector<KvCacheGroup>& kv_cache_groups() const { return groups_; }
+  /// Bytes that one block of every group takes here.
+  int64_t block_bytes() const;
+  int64_t weight_bytes() const { return static_cast<int64_t>(arena_.allocated_bytes()); }
+  int threads() const { return pool_.size(); }
+  /// Pins the calling thread, which will run the steps, where the pool's other threads are pinned.
+  void pin_caller() const { pool_.pin_caller(); }
+
+  /// Runs one step. With several ranks rank 0 alone has results.
+  Status execute(const StepPlan& plan, StepResult& result) { return runner_->run(plan, result); }
+  /// Once weights are loaded; from any thread.
+  LoraManager& adapters() { return *adapters_; }
+
+ private:
+  // In the order in which they must be destroyed, last to first.
+  const ParallelRank place_;
+  ThreadPool pool_;
+  Workspace workspace_;
+  OpContext context_;
+  HugePageArena arena_;
+  ParameterTable parameters_;
+  AdaptableLayers adaptable_;
+  WorkerSettings settings_;
+  std::unique_ptr<LinearMethod> linear_method_;
+  std::unique_ptr<LayerContext> layer_context_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<LoraManager> adapters_;
+  std::vector<KvCacheGroup> groups_;
+  std::unique_ptr<KvCacheStorage> kv_cache_;
+  std::unique_ptr<ModelRunner> runner_;
+};
+
+}  // namespace quire

@@ -1,0 +1,148 @@
+"""One model over several ranks, as real processes: answers, memory, ends."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from conftest import MODELS, run_quire, running
+
+PROMPTS = [[5, 6, 7], list(range(20, 90)), [300] * 20, [9]]
+SECONDS_TO_END = 5
+
+
+def ask(server, prompt, **fields):
+    body = {"prompt": prompt, "max_tokens": 16, "temperature": 0, "logprobs": 2, "ignore_eos": True,
+            "return_token_ids": True, **fields}
+    answer = requests.post(server.url + "/v1/completions", json=body, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"][0]
+
+
+def check_same_within_rounding(choice, reference):
+    """Tokens are equal up to the first place where the best two are as good as equal."""
+    for step, token in enumerate(reference["token_ids"]):
+        best = sorted(reference["logprobs"]["top_logprobs"][step].values(), reverse=True)
+        if choice["token_ids"][step] != token:
+            assert best[0] - best[1] <= 1e-3
+            return
+        assert choice["logprobs"]["token_logprobs"][step] == pytest.approx(
+            reference["logprobs"]["token_logprobs"][step], abs=1e-4)
+
+
+def ranks_of(server):
+    """Process ids of the ranks that a server has started."""
+    children = Path(f"/proc/{server.process.pid}/task").glob("*/children")
+    return [int(pid) for file in children for pid in file.read_text().split()]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pids):
+    end = time.monotonic() + SECONDS_TO_END
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < end, "orphans"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_tp_09_same_answers_as_one_rank(server, ranks):
+    with running(MODELS / "llama", "--dtype", "float32", "-tp", str(ranks)) as divided:
+        for prompt in PROMPTS:
+            choice = ask(divided, prompt)
+            check_same_within_rounding(choice, ask(server, prompt))
+            assert ask(divided, prompt) | {"index": 0} == choice | {"index": 0}, "repeatable"
+        seeded = [ask(divided, [5, 6, 7], temperature=1.0, seed=7)["token_ids"] for _ in range(2)]
+        assert seeded[0] == seeded[1]
+        pids = ranks_of(divided)
+        assert len(pids) == ranks - 1
+        assert divided.stop() == 0
+        wait_until_gone(pids)
+
+
+def test_adapters_come_and_go_on_all_ranks():
+    lora = ["--enable-lora", "--lora-modules", f"doubled={MODELS / 'llama' / 'dora-r4'}", "--dtype", "float32"]
+    with running(MODELS / "llama", *lora) as whole, running(MODELS / "llama", *lora, "-tp", "2") as divided:
+        for prompt in PROMPTS:
+            check_same_within_rounding(ask(divided, prompt, model="doubled"), ask(whole, prompt, model="doubled"))
+        assert ask(divided, PROMPTS[1], model="doubled")["token_ids"] != ask(divided, PROMPTS[1])["token_ids"]
+        for _ in range(3):
+            path = str(MODELS / "llama" / "all-r8")
+            loaded = requests.post(divided.url + "/v1/load_lora_adapter", json={"lora_name": "a", "lora_path": path})
+            assert loaded.status_code == 200, loaded.text
+            ask(divided, [5, 6], model="a")
+            gone = requests.post(divided.url + "/v1/unload_lora_adapter", json={"lora_name": "a"})
+            assert gone.status_code == 200, gone.text
+        wrong = requests.post(divided.url + "/v1/load_lora_adapter",
+                              json={"lora_name": "b", "lora_path": str(MODELS / "qwen3" / "attn-r8")})
+        assert wrong.status_code == 400
+        assert "has shape" in wrong.text
+        ask(divided, [5, 6])
+
+
+def test_tp_01_more_ranks_than_heads_are_refused_with_the_sizes_that_fit():
+    begin = time.monotonic()
+    done = run_quire("serve", MODELS / "llama", "-tp", "5", "--port", "0")
+    assert done.returncode == 1
+    assert "5 is more than the model's 4 query heads: sizes 1 to 4 fit" in done.stderr
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT])
+def test_the_end_of_rank_0_leaves_nothing(sig):
+    with running(MODELS / "llama", "-tp", "3") as server:
+        pids = ranks_of(server)
+        assert len(pids) == 2
+        shared = set(os.listdir("/dev/shm"))
+        server.process.send_signal(sig)
+        server.process.wait(timeout=30)
+        wait_until_gone(pids)
+        assert set(os.listdir("/dev/shm")) <= shared
+
+
+def test_tp_06_a_killed_rank_ends_requests_with_an_error():
+    with running(MODELS / "llama", "-tp", "2", "--max-model-len", "512") as server:
+        body = {"prompt": [5, 6, 7], "max_tokens": 500, "ignore_eos": True, "stream": True}
+        with requests.post(server.url + "/v1/completions", json=body, stream=True, timeout=30) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            os.kill(ranks_of(server)[0], signal.SIGKILL)
+            begin = time.monotonic()
+            rest = b"\n".join(lines).decode()
+            assert time.monotonic() - begin < 5
+        if "[DONE]" not in rest:
+            assert "rank 1" in rest
+        end = time.monotonic() + 5
+        while requests.get(server.url + "/health", timeout=10).status_code == 200:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert requests.post(server.url + "/v1/completions", json=body | {"stream": False},
+                             timeout=30).status_code >= 500
+
+
+DEMO = os.environ.get("QUIRE_DEMO_MODEL")
+
+
+@pytest.mark.skipif(not DEMO, reason="QUIRE_DEMO_MODEL is not set (scripts/demo_model.sh)")
+def test_the_demo_model_on_two_ranks():
+    """5 and 4 of its 9 heads; each rank has less than the whole."""
+
+    def resident(pid):
+        return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+
+    flags = ["--kv-cache-memory-bytes", "100M", "--dtype", "float32"]
+    with running(DEMO, *flags) as whole, running(DEMO, *flags, "-tp", "2") as divided:
+        for prompt in ["The capital of France is", "Once upon a time"]:
+            check_same_within_rounding(ask(divided, prompt, max_tokens=32), ask(whole, prompt, max_tokens=32))
+        all_of_it = resident(whole.process.pid)
+        for pid in [divided.process.pid, *ranks_of(divided)]:
+            assert resident(pid) < 0.75 * all_of_it

@@ -1,0 +1,86 @@
+// The golden checkpoints and adapters divided over ranks of any number, against what transformers and PEFT computed;
+// and the same bits each time, in any chunks and beside any neighbours.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/parity.h"
+
+namespace quire::testing {
+namespace {
+
+EngineConfig over_ranks(int ranks, DType dtype = DType::kFloat32) {
+  EngineConfig config;
+  config.dtype = dtype;
+  config.tensor_parallel_size = ranks;
+  config.threads = ranks;
+  config.num_kv_blocks_override = 256;
+  return config;
+}
+
+std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
+  std::vector<int32_t> prompt{1};
+  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
+  return prompt;
+}
+
+class RankParity : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string folder_ = golden_models() + "/" + GetParam();
+};
+
+TEST_P(RankParity, TP_09_EveryNumberOfRanksAgreesWithTransformers) {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    expect_parity(folder_, over_ranks(ranks));
+  }
+}
+
+TEST_P(RankParity, IsTheSameBitsEachTimeInAnyChunksAndBesideOthers) {
+  for (const auto& [ranks, dtype] : {std::pair{2, DType::kFloat32}, {2, DType::kBFloat16}, {3, DType::kFloat32}}) {
+    ParityModel model(folder_, over_ranks(ranks, dtype));
+    std::vector<ParityModel::Work> works;
+    for (int32_t i = 0; i < 6; ++i) works.push_back({prompt_of(5 + (i * 31) % 90, 31 + i), 4, 1 << 20, 0});
+    std::vector<ParityModel::Answer> alone;
+    for (const ParityModel::Work& work : works) alone.push_back(model.run(work.prompt, work.steps));
+    ParityModel again(folder_, over_ranks(ranks, dtype));
+    expect_same_answer(again.run(works[1].prompt, works[1].steps), alone[1]);
+    for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}}) {
+      for (ParityModel::Work& work : works) work.chunk = chunk;
+      const std::vector<ParityModel::Answer> together = model.run_together(works);
+      for (size_t i = 0; i < works.size(); ++i) {
+        SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
+        expect_same_answer(together[i], alone[i]);
+      }
+    }
+  }
+}
+
+TEST_P(RankParity, AdaptersAgreeWithPeftOnEveryNumberOfRanks) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (!std::filesystem::exists(entry.path() / "adapter_config.json")) continue;
+    const nlohmann::json prompts = read_adapter_prompts(folder_, entry.path().filename());
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      SCOPED_TRACE(entry.path().filename().string() + ", " + std::to_string(ranks) + " ranks");
+      ParityModel model(folder_, over_ranks(ranks));
+      const uint64_t id = model.load_adapter(entry.path());
+      for (const auto& prompt : prompts) {
+        const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
+        expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps, 1 << 20, id), prompt);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RankParity,
+                         ::testing::Values("llama", "llama-tied-bias", "llama3-rope", "llama-rope-linear",
+                                           "llama-rope-yarn", "mistral-sliding", "qwen2", "qwen3"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace quire::testing
