@@ -24,6 +24,11 @@ class FlagError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Thrown where a command has nothing more to do; the program ends with that exit code.
+struct EndOfProgram {
+  int exit_code = 0;
+};
+
 /// Takes a flag's text; its Error becomes "--flag: message".
 using ValueSink = std::function<Status(const std::string& text)>;
 

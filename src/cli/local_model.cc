@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "engine/ranks/mpi_ranks.h"
 #include "ops/cpu/kernel_table.h"
 
 namespace quire::cli {
@@ -36,6 +37,12 @@ std::vector<std::string> describe_start(const AsyncLlm& llm) {
 }
 
 std::unique_ptr<AsyncLlm> start_local_model(const EngineArguments& arguments, bool log) {
+  // Under mpirun every rank runs this command; those after the first serve the first.
+  const std::optional<ParallelRank> job = mpi_place();
+  if (job && job->rank > 0 && arguments.config.tensor_parallel_size > 1) {
+    spdlog::set_level(spdlog::level::err);
+    throw EndOfProgram{serve_mpi_rank()};
+  }
   auto llm = AsyncLlm::create(arguments.config, arguments.chat_template, arguments.tokenizer);
   if (!llm.ok()) throw StartupError(llm.error().message);
   if (log) {

@@ -186,6 +186,8 @@ int run_program(const std::vector<std::string>& arguments, std::ostream& out, st
       return 0;
     }
     return program.run(out);
+  } catch (const EndOfProgram& end) {
+    return end.exit_code;
   } catch (const FlagError& error) {
     return report(err, error.what(), 2);
   } catch (const CLI::ParseError& error) {

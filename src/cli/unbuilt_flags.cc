@@ -7,7 +7,10 @@ namespace quire::cli {
 namespace {
 
 constexpr std::string_view kOneDivision = "is not built: a model is divided by --tensor-parallel-size only";
-constexpr std::string_view kOneMachine = "is not built: the ranks of --tensor-parallel-size run on one machine";
+constexpr std::string_view kMpi =
+    "is not used: MPI starts ranks on several machines, so for two with one rank each run mpirun -np 2 --host A,B "
+    "quire "
+    "serve MODEL --tensor-parallel-size 2";
 constexpr std::string_view kNoSpeculation = "is not built: speculative decoding is missing";
 constexpr std::string_view kNoTransfer = "is not built: KV pages stay in this process";
 constexpr std::string_view kNoTls = "is not built: quire speaks plain HTTP, so put a TLS proxy in front of it";
@@ -24,11 +27,11 @@ const UnbuiltFlag kEngineFlags[] = {
      true,
      {"uni", "mp"},
      "is not built for that value: ranks are processes of this machine"},
-    {"--nnodes", true, {"1"}, kOneMachine},
-    {"--node-rank", true, {"0"}, kOneMachine},
-    {"--master-addr", true, {"127.0.0.1"}, kOneMachine},
-    {"--master-port", true, {"29501"}, kOneMachine},
-    {"--headless", false, {}, kOneMachine},
+    {"--nnodes", true, {"1"}, kMpi},
+    {"--node-rank", true, {"0"}, kMpi},
+    {"--master-addr", true, {"127.0.0.1"}, kMpi},
+    {"--master-port", true, {"29501"}, kMpi},
+    {"--headless", false, {}, kMpi},
     {"--fully-sharded-loras", false, {}, "is not built: ranks divide one of an adapter's two matrices, as without it"},
     {"--lora-target-modules", true, {}, "is not built: an adapter is used on every module that it has weights for"},
     {"--default-mm-loras", true, {}, "does not apply: the models are text only"},

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from conftest import MODELS, run_quire, running
+from conftest import MODELS, binary, run_quire, running
 
 PROMPTS = [[5, 6, 7], list(range(20, 90)), [300] * 20, [9]]
 SECONDS_TO_END = 5
@@ -146,3 +147,24 @@ def test_the_demo_model_on_two_ranks():
         all_of_it = resident(whole.process.pid)
         for pid in [divided.process.pid, *ranks_of(divided)]:
             assert resident(pid) < 0.75 * all_of_it
+
+
+def mpirun(*command):
+    return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "tcp,self", "-np", *command)
+
+
+needs_mpi = pytest.mark.skipif(shutil.which("mpirun") is None or not (binary().parent / "libquire_mpi.so").exists(),
+                               reason="Open MPI is not installed (openmpi-bin, libopenmpi-dev)")
+
+
+@needs_mpi
+def test_ranks_that_mpirun_starts_give_the_same_bits():
+    flags = ["complete", "--model", MODELS / "llama", "--dtype", "float32", "--max-tokens", "12", "-q", "abc"]
+    divided = run_quire(*flags, "-tp", "2")
+    assert divided.returncode == 0, divided.stderr
+    under_mpi = run_quire(*flags, "-tp", "2", under=mpirun("2"))
+    assert under_mpi.returncode == 0, under_mpi.stderr
+    assert under_mpi.stdout == divided.stdout
+    wrong = run_quire(*flags, "-tp", "3", under=mpirun("2"))
+    assert wrong.returncode != 0
+    assert "the MPI job has 2 ranks, but --tensor-parallel-size is 3" in wrong.stderr

@@ -25,6 +25,7 @@ class MultiRankExecutor final : public Executor {
 
   ~MultiRankExecutor() override {
     const bool told = ready_ && !failure() && tell_end();
+    if (!told && groups_ != nullptr) groups_->state.transport().abort("rank 0 ends");
     host_->stop(told ? kTimeToEnd : std::chrono::seconds(0));
   }
 
@@ -97,7 +98,7 @@ class MultiRankExecutor final : public Executor {
 };
 
 std::string describe(const WorkerSettings& settings, const std::vector<int64_t>& weight_bytes, int64_t blocks,
-                     int64_t bytes_per_block, int threads) {
+                     int64_t bytes_per_block, int64_t threads) {
   const auto gibibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   return fmt::format(
       "{} ranks, weights {} {:.2f} GiB (the largest rank {:.2f}), KV cache {} up to {:.2f} GiB ({} blocks of {} "
@@ -114,8 +115,9 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   setup_.model = config.model;
   QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint.config));
   setup_.tensor_parallel_size = config.tensor_parallel_size;
-  setup_.threads = config.threads > 0 ? config.threads : default_compute_threads();
-  setup_.pin_threads = host_->has_processes();
+  setup_.sharing = host_->sharing();
+  setup_.threads = config.threads;
+  if (config.threads == 0 && setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.threads = default_compute_threads();
   setup_.kernels = ops::cpu::kernels().name;
   QUIRE_ASSIGN_OR_RETURN(groups_, join_ranks(host_->transport(), setup_));
   const CurrentParallelState entered(groups_->state);
@@ -142,7 +144,8 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   QUIRE_RETURN_IF_ERROR(agree(world(), {}));
   adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_->adapters);
   ready_ = true;
-  loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block, setup_.threads);
+  loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block,
+                               std::accumulate(sizes.threads.begin(), sizes.threads.end(), int64_t{0}));
   return loaded;
 }
 

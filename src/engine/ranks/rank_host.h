@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,12 +15,18 @@ namespace quire {
 /// The other ranks are running: each is in serve_rank().
 class RankHost {
  public:
+  /// How the ranks share CPUs.
+  enum class Sharing : uint8_t {
+    kThreads,    ///< ranks are threads of one process: its CPUs are divided, no thread is pinned
+    kProcesses,  ///< processes of one machine: its CPUs are divided, and threads are pinned to them
+    kOwnCpus,    ///< each process has all of the CPUs that it may run on
+  };
+
   /// Ends what still runs.
   virtual ~RankHost() = default;
   /// Rank 0's; taken once.
   virtual std::unique_ptr<RankTransport> transport() = 0;
-  /// Whether each rank is a process, which may pin its threads to CPUs of its own.
-  virtual bool has_processes() const = 0;
+  virtual Sharing sharing() const = 0;
   /// Why the ranks cannot go on, once one has failed. From any thread.
   virtual std::optional<std::string> failure() const = 0;
   /// Gives the ranks that time to end by themselves; then ends them. None is left afterwards.

@@ -11,7 +11,7 @@ class RankProcesses final : public RankHost {
   explicit RankProcesses(std::unique_ptr<RankLauncher> launcher) : launcher_(std::move(launcher)) {}
 
   std::unique_ptr<RankTransport> transport() override { return launcher_->transport(); }
-  bool has_processes() const override { return true; }
+  Sharing sharing() const override { return Sharing::kProcesses; }
   std::optional<std::string> failure() const override {
     const std::optional<RankFailure> failure = launcher_->failure();
     if (!failure) return std::nullopt;

@@ -18,7 +18,7 @@ std::string RankSetup::to_text() const {
                         {"block_size", settings.block_size},
                         {"tensor_parallel_size", tensor_parallel_size},
                         {"threads", threads},
-                        {"pin_threads", pin_threads},
+                        {"sharing", static_cast<int>(sharing)},
                         {"kernels", kernels}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -34,7 +34,7 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     fields.at("block_size").get_to(setup.settings.block_size);
     fields.at("tensor_parallel_size").get_to(setup.tensor_parallel_size);
     fields.at("threads").get_to(setup.threads);
-    fields.at("pin_threads").get_to(setup.pin_threads);
+    setup.sharing = static_cast<RankHost::Sharing>(fields.at("sharing").get<int>());
     fields.at("kernels").get_to(setup.kernels);
     return setup;
   } catch (const nlohmann::json::exception& error) {
@@ -44,11 +44,12 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
 
 ThreadPoolOptions RankSetup::threads_of(int rank) const {
   const ParallelRank place{rank, tensor_parallel_size};
+  ThreadPoolOptions options;
+  options.threads = threads > 0 ? std::max(1, static_cast<int>(partition(threads, place).size())) : 0;
+  options.pin = sharing != RankHost::Sharing::kThreads;
+  if (sharing == RankHost::Sharing::kOwnCpus) return options;
   const std::vector<int> cpus = allowed_cpus();
   const Range own = partition(static_cast<int64_t>(cpus.size()), place);
-  ThreadPoolOptions options;
-  options.threads = std::max(1, static_cast<int>(partition(threads, place).size()));
-  options.pin = pin_threads;
   options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
   return options;
 }
@@ -101,6 +102,7 @@ Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world) {
   RankSizes sizes;
   QUIRE_ASSIGN_OR_RETURN(sizes.block_bytes, gather_numbers(world, worker.block_bytes()));
   QUIRE_ASSIGN_OR_RETURN(sizes.weight_bytes, gather_numbers(world, worker.weight_bytes()));
+  QUIRE_ASSIGN_OR_RETURN(sizes.threads, gather_numbers(world, worker.threads()));
   return sizes;
 }
 

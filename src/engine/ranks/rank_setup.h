@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "distributed/parallel_state.h"
+#include "engine/ranks/rank_host.h"
 #include "engine/worker.h"
 
 namespace quire {
@@ -18,8 +19,8 @@ struct RankSetup {
   std::string model;  ///< path of the checkpoint
   WorkerSettings settings;
   int tensor_parallel_size = 1;
-  int threads = 1;  ///< of all ranks together
-  bool pin_threads = true;
+  int threads = 0;  ///< of all ranks together; 0: as many as each finds for itself
+  RankHost::Sharing sharing = RankHost::Sharing::kProcesses;
   std::string kernels;  ///< name of the arithmetic, which must be the same on all ranks
 
   std::string to_text() const;
@@ -47,6 +48,7 @@ Status agree(GroupCoordinator& group, const Status& own);
 struct RankSizes {
   std::vector<int64_t> block_bytes;  ///< Worker::block_bytes()
   std::vector<int64_t> weight_bytes;
+  std::vector<int64_t> threads;
 };
 
 /// Called by every rank once its weights are loaded.

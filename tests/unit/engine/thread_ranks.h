@@ -21,7 +21,7 @@ class ThreadRanks final : public RankHost {
   ~ThreadRanks() override { stop(std::chrono::milliseconds(0)); }
 
   std::unique_ptr<RankTransport> transport() override { return std::make_unique<ShmTransport>(segment_, 0); }
-  bool has_processes() const override { return false; }
+  Sharing sharing() const override { return Sharing::kThreads; }
   std::optional<std::string> failure() const override { return std::nullopt; }
   void stop(std::chrono::milliseconds grace) override {
     if (grace.count() == 0) segment_->abort("the test ends");

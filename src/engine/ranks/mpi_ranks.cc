@@ -1,0 +1,64 @@
+#include "engine/ranks/mpi_ranks.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "distributed/mpi/mpi_transport.h"
+#include "engine/ranks/rank_server.h"
+
+namespace quire {
+namespace {
+
+std::optional<int> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view view(text);
+  int value = 0;
+  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (error != std::errc() || end != view.data() + view.size()) return std::nullopt;
+  return value;
+}
+
+class MpiRanks final : public RankHost {
+ public:
+  explicit MpiRanks(std::unique_ptr<MpiTransport> transport) : transport_(std::move(transport)) {}
+
+  std::unique_ptr<RankTransport> transport() override { return std::move(transport_); }
+  // Each has the CPUs that the launcher gave it, all of them.
+  Sharing sharing() const override { return Sharing::kOwnCpus; }
+  // The launcher ends the job when a rank ends.
+  std::optional<std::string> failure() const override { return std::nullopt; }
+  void stop(std::chrono::milliseconds) override {}
+
+ private:
+  std::unique_ptr<MpiTransport> transport_;
+};
+
+}  // namespace
+
+std::optional<ParallelRank> mpi_place() {
+  constexpr const char* kVariables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};
+  for (const auto& [rank, size] : kVariables) {
+    const std::optional<int> own = number_in(rank);
+    const std::optional<int> all = number_in(size);
+    if (own && all && *all > 1 && *own >= 0 && *own < *all) return ParallelRank{*own, *all};
+  }
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<RankHost>> join_mpi_ranks() {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<MpiTransport> transport, MpiTransport::create());
+  return std::unique_ptr<RankHost>(std::make_unique<MpiRanks>(std::move(transport)));
+}
+
+int serve_mpi_rank() {
+  auto transport = MpiTransport::create();
+  if (transport.ok()) return serve_rank(std::move(transport).value()).ok() ? 0 : 1;
+  std::fprintf(stderr, "quire: %s.\n", transport.error().message.c_str());
+  return 1;
+}
+
+}  // namespace quire
