@@ -19,6 +19,17 @@ int64_t partition_multiple(int64_t total, int ranks, int64_t preferred) {
   return (total + preferred - 1) / preferred >= ranks ? preferred : 1;
 }
 
+Range partition_layers(int64_t layers, ParallelRank stage) {
+  QUIRE_CHECK(layers >= stage.size && stage.rank >= 0 && stage.rank < stage.size);
+  const int64_t share = layers / stage.size;
+  const int64_t remaining = layers % stage.size;
+  const int64_t first_larger = stage.size - 1 - remaining;  // the stages from here to the last but one
+  const auto begin_of = [&](int64_t rank) {
+    return rank * share + std::clamp(rank - first_larger, int64_t{0}, remaining);
+  };
+  return {begin_of(stage.rank), begin_of(stage.rank + 1)};
+}
+
 Result<HeadPartition> partition_heads(int64_t query_heads, int64_t kv_heads, ParallelRank place) {
   if (query_heads <= 0 || kv_heads <= 0 || query_heads % kv_heads != 0) {
     return invalid_argument("num_attention_heads (" + std::to_string(query_heads) +

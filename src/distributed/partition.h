@@ -30,6 +30,10 @@ Range partition(int64_t total, ParallelRank place, int64_t multiple = 1);
 /// The unit to divide [0, total) in: `preferred` where each rank then gets a part, else 1.
 int64_t partition_multiple(int64_t total, int ranks, int64_t preferred);
 
+/// The layers of one pipeline stage, as vLLM divides them: where they do not divide, the stages before the last have
+/// one more, counted backwards from the last but one, since the last has the head besides.
+Range partition_layers(int64_t layers, ParallelRank stage);
+
 /// The heads of one rank: its query heads as evenly as they go, and the KV heads that those read. A KV head that the
 /// query heads of several ranks read is held by each of them.
 struct HeadPartition {

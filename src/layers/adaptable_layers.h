@@ -40,6 +40,10 @@ class AdaptableLayers {
   /// In the order in which they were built: that of the forward pass.
   std::span<const AdaptableLayer> layers() const { return layers_; }
 
+  /// Modules whose names begin with `prefix` (whole path components) belong to another pipeline stage.
+  void add_elsewhere(std::string prefix) { elsewhere_.push_back(std::move(prefix)); }
+  bool is_elsewhere(std::string_view module) const { return lies_below(module, elsewhere_); }
+
   /// A module of the checkpoint as a layer, or as one of its pieces.
   struct Target {
     size_t layer = 0;
@@ -50,6 +54,7 @@ class AdaptableLayers {
 
  private:
   std::vector<AdaptableLayer> layers_;
+  std::vector<std::string> elsewhere_;
 };
 
 }  // namespace quire

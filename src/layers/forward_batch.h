@@ -36,6 +36,8 @@ struct ForwardBatch {
   std::span<const AdapterSegment> adapters;         ///< of the rows that layers work on now: at first all
   std::span<const int32_t> output_rows;             ///< ascending: the rows whose hidden states are asked for
   std::span<const AdapterSegment> output_adapters;  ///< of output_rows
+  /// Between pipeline stages, rows of all tokens: what the stage before left, then what this one leaves.
+  std::vector<Tensor> intermediate;
 
   int64_t tokens() const { return token_ids.cols(); }
   /// From here on layers work on output_rows only.

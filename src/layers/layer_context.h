@@ -24,7 +24,11 @@ struct LayerContext {
   /// The type that parameters outside linears (norms, biases) are rounded to.
   DType storage = DType::kFloat32;
   ParallelRank tensor_parallel;
-  int64_t max_positions = 0;  ///< positions that rotary tables must cover
+  int64_t max_positions = 0;       ///< positions that rotary tables must cover
+  ParallelRank pipeline_parallel;  ///< this rank's stage
+
+  bool is_first_stage() const { return pipeline_parallel.rank == 0; }
+  bool is_last_stage() const { return pipeline_parallel.rank == pipeline_parallel.size - 1; }
 };
 
 }  // namespace quire

@@ -33,6 +33,12 @@ std::string replace_name_part(std::string_view name, std::string_view from, std:
   return fmt::format("{}{}{}", name.substr(0, at), to, name.substr(end));
 }
 
+bool lies_below(std::string_view name, std::span<const std::string> prefixes) {
+  return std::ranges::any_of(prefixes, [&](const std::string& prefix) {
+    return name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+  });
+}
+
 void ParameterTable::add(std::string name, std::vector<int64_t> whole, std::vector<ParameterPiece> pieces, Load load) {
   const bool added =
       parameters_.emplace(std::move(name), Parameter{std::move(whole), std::move(pieces), std::move(load), {}}).second;
@@ -94,7 +100,8 @@ Status ParameterTable::load(const WeightSource& source, const LoadOptions& optio
   for (const WeightInfo& weight : source.tensors()) {
     const Target target = find(weight.name, options.stacked);
     if (target.parameter == nullptr) {
-      if (!has_suffix(weight.name, options.ignored_suffixes)) unexpected.push_back(weight.name);
+      const bool known = has_suffix(weight.name, options.ignored_suffixes) || lies_below(weight.name, elsewhere_);
+      if (!known) unexpected.push_back(weight.name);
     } else {
       QUIRE_RETURN_IF_ERROR(load_one(source, weight, target));
       target.parameter->loaded.emplace(target.piece);

@@ -32,6 +32,9 @@ struct StackedName {
 /// `name` with its part `from` replaced by `to`; empty when it does not hold `from` as whole path components.
 std::string replace_name_part(std::string_view name, std::string_view from, std::string_view to);
 
+/// Whether `name` is one of `prefixes` or lies below one ("a.b" lies below "a").
+bool lies_below(std::string_view name, std::span<const std::string> prefixes);
+
 /// What load_weights may pass over, and whom it tells how far it is.
 struct LoadOptions {
   std::span<const StackedName> stacked;
@@ -52,6 +55,9 @@ class ParameterTable {
   /// its parts (empty where there is no such form).
   void add(std::string name, std::vector<int64_t> whole, std::vector<ParameterPiece> pieces, Load load);
 
+  /// Tensors whose names begin with `prefix` (whole path components) are loaded by another pipeline stage.
+  void add_elsewhere(std::string prefix) { elsewhere_.push_back(std::move(prefix)); }
+
   Status load(const WeightSource& source, const LoadOptions& options);
 
  private:
@@ -71,6 +77,7 @@ class ParameterTable {
   std::vector<std::string> missing(std::span<const StackedName> stacked) const;
 
   std::map<std::string, Parameter, std::less<>> parameters_;
+  std::vector<std::string> elsewhere_;
 };
 
 }  // namespace quire

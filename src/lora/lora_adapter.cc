@@ -71,10 +71,10 @@ Status LoraAdapter::build(LoraLayerBuilder& builder, std::span<const AdaptableLa
   return {};
 }
 
-void LoraAdapter::summarize(std::span<const LoraFit> fits) {
-  for (const LoraFit& fit : fits) {
-    summary_.max_rank = std::max(summary_.max_rank, fit.module->rank);
-    summary_.modules += fit.module->changes_something() ? 1 : 0;
+void LoraAdapter::summarize(std::span<const AdapterModule> modules) {
+  for (const AdapterModule& module : modules) {
+    summary_.max_rank = std::max(summary_.max_rank, module.rank);
+    summary_.modules += module.changes_something() ? 1 : 0;
   }
   summary_.bytes = static_cast<int64_t>(arena_.allocated_bytes());
 }
@@ -85,7 +85,9 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
                                                                const LoraRankMeeting& meet) {
   const std::span<const AdaptableLayer> layers = target.layers.layers();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LoraFit> fits, fit_modules(name, modules, target.layers, target.stacked));
-  QUIRE_RETURN_IF_ERROR(check_needs_head(name, modules, has_tied_head(layers)));
+  if (!target.layers.is_elsewhere("lm_head")) {
+    QUIRE_RETURN_IF_ERROR(check_needs_head(name, modules, has_tied_head(layers)));
+  }
 
   ThreadPool pool({1, false, {}});
   Workspace workspace;
@@ -100,7 +102,7 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
   for (std::unique_ptr<LoraLayer>& layer : adapter->layers_) {
     if (layer != nullptr && layer->slices.empty() && !layer->tokens) layer.reset();
   }
-  adapter->summarize(fits);
+  adapter->summarize(modules);
   return std::shared_ptr<const LoraAdapter>(std::move(adapter));
 }
 

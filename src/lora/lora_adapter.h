@@ -58,7 +58,7 @@ class LoraAdapter {
   explicit LoraAdapter(bool large) : arena_(large) {}
   /// Builds the layers that `fits` change, as far as that goes without the other ranks.
   Status build(LoraLayerBuilder& builder, std::span<const AdaptableLayer> layers, std::span<const LoraFit> fits);
-  void summarize(std::span<const LoraFit> fits);
+  void summarize(std::span<const AdapterModule> modules);
 
   HugePageArena arena_;
   std::vector<std::unique_ptr<LoraLayer>> layers_;

@@ -125,10 +125,11 @@ Result<std::vector<LoraFit>> fit_modules(const std::string& name, std::span<cons
       fits.push_back({&module, target->layer, target->piece});
       continue;
     }
+    if (layers.is_elsewhere(module.path)) continue;
     for (const WeightInfo* tensor : module.tensors()) strangers.push_back(tensor->name);
   }
   if (!strangers.empty()) return unmatched(name, strangers, fits.empty());
-  if (std::ranges::none_of(fits, [](const LoraFit& fit) { return fit.module->changes_something(); }))
+  if (std::ranges::none_of(modules, &AdapterModule::changes_something))
     return invalid_argument(fmt::format("{}: the adapter changes nothing", name));
   for (const LoraFit& fit : fits) {
     QUIRE_RETURN_IF_ERROR(ModuleCheck(name, *fit.module, layers.layers()[fit.layer], fit.piece).run());

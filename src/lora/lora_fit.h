@@ -20,9 +20,9 @@ struct LoraFit {
   std::string_view piece;  ///< "" for the whole layer
 };
 
-/// Every module with its layer, sizes checked. An Error names the tensors that belong to no layer, or a tensor with its
-/// shape and the shape that the model asks for, or two modules that change the same outputs. `name` says whose tensors
-/// they are.
+/// Every module with its layer, sizes checked; those of other pipeline stages' layers are left out. An Error names the
+/// tensors that belong to no layer, or a tensor with its shape and the shape that the model asks for, or two modules
+/// that change the same outputs. `name` says whose tensors they are.
 Result<std::vector<LoraFit>> fit_modules(const std::string& name, std::span<const AdapterModule> modules,
                                          const AdaptableLayers& layers, std::span<const StackedName> stacked);
 

@@ -24,23 +24,22 @@ int64_t window_of(const ModelConfig& config, int layer) {
 }  // namespace
 
 LlamaAttention::LlamaAttention(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
-                               const HeadPartition& heads, const RotaryEmbedding& rotary, int layer,
-                               const std::string& prefix)
+                               const HeadPartition& heads, const RotaryEmbedding& rotary, const LayerPlace& place)
     : head_dim_(config.head_dim),
       query_heads_(heads.query_heads.size()),
       kv_heads_(heads.kv_heads.size()),
       rotary_(rotary),
-      qkv_proj_(context, prefix + ".qkv_proj", config.hidden_size, config.head_dim, heads, config.num_attention_heads,
-                config.num_key_value_heads, options.qkv_bias),
-      o_proj_(context, prefix + ".o_proj", config.num_attention_heads * config.head_dim,
+      qkv_proj_(context, place.prefix + ".self_attn.qkv_proj", config.hidden_size, config.head_dim, heads,
+                config.num_attention_heads, config.num_key_value_heads, options.qkv_bias),
+      o_proj_(context, place.prefix + ".self_attn.o_proj", config.num_attention_heads * config.head_dim,
               {heads.query_heads.begin * config.head_dim, heads.query_heads.end * config.head_dim}, config.hidden_size,
               options.output_bias),
-      attention_(
-          layer, heads,
-          {config.head_dim, 1.0f / std::sqrt(static_cast<float>(config.head_dim)), 0.0f, window_of(config, layer)}) {
+      attention_(place.local, heads,
+                 {config.head_dim, 1.0f / std::sqrt(static_cast<float>(config.head_dim)), 0.0f,
+                  window_of(config, place.index)}) {
   if (options.head_norms) {
-    q_norm_.emplace(context, prefix + ".q_norm", config.head_dim, config.rms_norm_eps);
-    k_norm_.emplace(context, prefix + ".k_norm", config.head_dim, config.rms_norm_eps);
+    q_norm_.emplace(context, place.prefix + ".self_attn.q_norm", config.head_dim, config.rms_norm_eps);
+    k_norm_.emplace(context, place.prefix + ".self_attn.k_norm", config.head_dim, config.rms_norm_eps);
   }
 }
 
@@ -64,12 +63,12 @@ void LlamaAttention::project(ForwardBatch& batch, const Tensor& attended, Tensor
 }
 
 LlamaDecoderLayer::LlamaDecoderLayer(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
-                                     const HeadPartition& heads, const RotaryEmbedding& rotary, int layer,
-                                     const std::string& prefix)
-    : input_layernorm_(context, prefix + ".input_layernorm", config.hidden_size, config.rms_norm_eps),
-      self_attn_(context, config, options, heads, rotary, layer, prefix + ".self_attn"),
-      post_attention_layernorm_(context, prefix + ".post_attention_layernorm", config.hidden_size, config.rms_norm_eps),
-      mlp_(context, prefix + ".mlp", config.hidden_size, config.intermediate_size, options.mlp_bias,
+                                     const HeadPartition& heads, const RotaryEmbedding& rotary, const LayerPlace& place)
+    : input_layernorm_(context, place.prefix + ".input_layernorm", config.hidden_size, config.rms_norm_eps),
+      self_attn_(context, config, options, heads, rotary, place),
+      post_attention_layernorm_(context, place.prefix + ".post_attention_layernorm", config.hidden_size,
+                                config.rms_norm_eps),
+      mlp_(context, place.prefix + ".mlp", config.hidden_size, config.intermediate_size, options.mlp_bias,
            config.hidden_act) {}
 
 void LlamaDecoderLayer::attend(ForwardBatch& batch, bool first, const Tensor& hidden, Tensor& residual,
@@ -121,15 +120,29 @@ void LlamaDecoderLayer::forward_output_rows(ForwardBatch& batch, bool first, Ten
 LlamaForCausalLM::LlamaForCausalLM(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
                                    const HeadPartition& heads)
     : parameters_(context.parameters),
+      hidden_size_(config.hidden_size),
       tied_(config.tie_word_embeddings),
-      embed_tokens_(context, "model.embed_tokens", config.vocab_size, config.hidden_size),
-      rotary_(context, config),
-      norm_(context, "model.norm", config.hidden_size, config.rms_norm_eps),
-      lm_head_(tied_ ? ParallelLMHead(context, "lm_head", embed_tokens_)
-                     : ParallelLMHead(context, "lm_head", config.vocab_size, config.hidden_size)) {
-  for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
-    layers_.push_back(std::make_unique<LlamaDecoderLayer>(context, config, options, heads, rotary_, layer,
-                                                          fmt::format("model.layers.{}", layer)));
+      first_stage_(context.is_first_stage()),
+      rotary_(context, config) {
+  const bool last_stage = context.is_last_stage();
+  if (first_stage_ || (last_stage && tied_)) {
+    embed_tokens_.emplace(context, "model.embed_tokens", config.vocab_size, config.hidden_size);
+  } else {
+    mark_elsewhere(context, "model.embed_tokens");
+  }
+  layers_ = make_layers(context, config.num_hidden_layers, "model.layers", [&](const LayerPlace& place) {
+    return std::make_unique<LlamaDecoderLayer>(context, config, options, heads, rotary_, place);
+  });
+  if (!last_stage) {
+    mark_elsewhere(context, "model.norm");
+    mark_elsewhere(context, "lm_head");
+    return;
+  }
+  norm_.emplace(context, "model.norm", config.hidden_size, config.rms_norm_eps);
+  if (tied_) {
+    lm_head_.emplace(context, "lm_head", *embed_tokens_);
+  } else {
+    lm_head_.emplace(context, "lm_head", config.vocab_size, config.hidden_size);
   }
 }
 
@@ -151,23 +164,38 @@ Status LlamaForCausalLM::load_weights(const WeightSource& source, const std::fun
 
 Tensor LlamaForCausalLM::forward(ForwardBatch& batch) {
   Workspace& workspace = *batch.context->workspace;
-  Tensor hidden = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
-  Tensor residual = workspace.tensor(batch.tokens(), embed_tokens_.hidden_size());
-  embed_tokens_.forward(batch, residual);
-  const size_t last = layers_.size() - 1;
-  for (size_t i = 0; i < last; ++i) layers_[i]->forward(batch, i == 0, hidden, residual);
-  if (static_cast<int64_t>(batch.output_rows.size()) == batch.tokens()) {
-    layers_[last]->forward(batch, last == 0, hidden, residual);
+  Tensor hidden;
+  Tensor residual;
+  if (first_stage_) {
+    hidden = workspace.tensor(batch.tokens(), hidden_size_);
+    residual = workspace.tensor(batch.tokens(), hidden_size_);
+    embed_tokens_->forward(batch, residual);
   } else {
-    layers_[last]->forward_output_rows(batch, last == 0, hidden, residual);
+    hidden = batch.intermediate[0];
+    residual = batch.intermediate[1];
   }
-  norm_.forward(*batch.context, hidden, residual, hidden);
+  const size_t whole = norm_ ? layers_.size() - 1 : layers_.size();
+  for (size_t i = 0; i < whole; ++i) layers_[i]->forward(batch, first_stage_ && i == 0, hidden, residual);
+  if (!norm_) {
+    batch.intermediate = {hidden, residual};
+    return {};
+  }
+  forward_last_layer(batch, first_stage_ && whole == 0, hidden, residual);
+  norm_->forward(*batch.context, hidden, residual, hidden);
   return hidden;
+}
+
+void LlamaForCausalLM::forward_last_layer(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const {
+  if (static_cast<int64_t>(batch.output_rows.size()) == batch.tokens()) {
+    layers_.back()->forward(batch, first, hidden, residual);
+  } else {
+    layers_.back()->forward_output_rows(batch, first, hidden, residual);
+  }
 }
 
 Tensor LlamaForCausalLM::compute_logits(OpContext& context, const Tensor& hidden,
                                         std::span<const AdapterSegment> adapters) {
-  return lm_head_.logits(context, hidden, adapters);
+  return lm_head_->logits(context, hidden, adapters);
 }
 
 std::span<const StackedName> LlamaForCausalLM::stacked_names() const { return kStackedNames; }

@@ -10,6 +10,7 @@
 #include "layers/attention.h"
 #include "layers/gated_mlp.h"
 #include "layers/linear.h"
+#include "layers/make_layers.h"
 #include "layers/norm.h"
 #include "layers/rotary_embedding.h"
 #include "layers/vocab_parallel_embedding.h"
@@ -28,7 +29,7 @@ struct LlamaOptions {
 class LlamaAttention {
  public:
   LlamaAttention(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
-                 const HeadPartition& heads, const RotaryEmbedding& rotary, int layer, const std::string& prefix);
+                 const HeadPartition& heads, const RotaryEmbedding& rotary, const LayerPlace& place);
 
   /// Writes x's keys and values to the cache and attends: what project() takes, [tokens, attended_features()].
   void attend(ForwardBatch& batch, const Tensor& x, Tensor& attended) const;
@@ -51,7 +52,7 @@ class LlamaAttention {
 class LlamaDecoderLayer {
  public:
   LlamaDecoderLayer(LayerContext& context, const ModelConfig& config, const LlamaOptions& options,
-                    const HeadPartition& heads, const RotaryEmbedding& rotary, int layer, const std::string& prefix);
+                    const HeadPartition& heads, const RotaryEmbedding& rotary, const LayerPlace& place);
 
   /// residual carries the running sum, hidden what the previous layer adds to it (nothing yet on the first layer);
   /// hidden becomes what this layer adds.
@@ -78,17 +79,23 @@ class LlamaForCausalLM : public Model {
   std::vector<KvCacheSpec> kv_cache_specs() const override;
   Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) override;
   Tensor forward(ForwardBatch& batch) override;
+  std::vector<int64_t> intermediate_widths() const override { return {hidden_size_, hidden_size_}; }
   Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) override;
   std::span<const StackedName> stacked_names() const override;
 
  private:
+  /// The stack's output rows go on past the last layer's attention.
+  void forward_last_layer(ForwardBatch& batch, bool first, Tensor& hidden, Tensor& residual) const;
+
   ParameterTable& parameters_;
+  int64_t hidden_size_;
   bool tied_;
-  VocabParallelEmbedding embed_tokens_;
+  bool first_stage_;
+  std::optional<VocabParallelEmbedding> embed_tokens_;  ///< of the first stage, and for a tied head of the last
   RotaryEmbedding rotary_;
   std::vector<std::unique_ptr<LlamaDecoderLayer>> layers_;
-  RMSNorm norm_;
-  ParallelLMHead lm_head_;
+  std::optional<RMSNorm> norm_;            ///< of the last stage
+  std::optional<ParallelLMHead> lm_head_;  ///< of the last stage
 };
 
 /// A model of this network; checks that its heads can be divided.

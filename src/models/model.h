@@ -27,10 +27,16 @@ class Model {
   virtual Status load_weights(const WeightSource& source, const std::function<void(int64_t)>& progress) = 0;
 
   /// Hidden states of batch.output_rows after the final norm, [output rows, hidden], in the workspace of batch.context.
+  /// A pipeline stage other than the first begins with batch.intermediate; one other than the last leaves its own there
+  /// and gives an undefined tensor.
   virtual Tensor forward(ForwardBatch& batch) = 0;
 
+  /// Columns of each tensor that goes from a pipeline stage to the next (float32); none: the model cannot be divided
+  /// into stages.
+  virtual std::vector<int64_t> intermediate_widths() const { return {}; }
+
   /// Logits of some rows of forward()'s result: [rows, vocab], in the workspace. `adapters` counts those rows. All
-  /// tensor parallel ranks call it; ranks other than 0 may get an undefined tensor.
+  /// tensor parallel ranks of the last stage call it; ranks other than 0 may get an undefined tensor.
   virtual Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) = 0;
 
   /// What checkpoints store apart and this model multiplies as one; adapters name their modules as checkpoints do.

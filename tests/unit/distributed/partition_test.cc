@@ -83,5 +83,31 @@ TEST(PartitionVocab, PadsAndCoversAnyVocabulary) {
   }
 }
 
+TEST(Partition, LayersGoToStagesAsVllmDividesThem) {
+  const auto sizes = [](int64_t layers, int stages) {
+    std::vector<int64_t> sizes;
+    int64_t next = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const Range range = partition_layers(layers, {stage, stages});
+      EXPECT_EQ(range.begin, next);
+      next = range.end;
+      sizes.push_back(range.size());
+    }
+    EXPECT_EQ(next, layers);
+    return sizes;
+  };
+  EXPECT_EQ(sizes(30, 1), (std::vector<int64_t>{30}));
+  EXPECT_EQ(sizes(30, 2), (std::vector<int64_t>{15, 15}));
+  EXPECT_EQ(sizes(3, 2), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(sizes(30, 4), (std::vector<int64_t>{7, 8, 8, 7}));
+  EXPECT_EQ(sizes(7, 4), (std::vector<int64_t>{2, 2, 2, 1}));
+}
+
+TEST(Partition, SmallDimensionsAreDividedBySingleUnits) {
+  EXPECT_EQ(partition_multiple(160, 4, 16), 16);
+  EXPECT_EQ(partition_multiple(33, 3, 16), 16);
+  EXPECT_EQ(partition_multiple(32, 3, 16), 1);
+}
+
 }  // namespace
 }  // namespace quire
