@@ -48,7 +48,10 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
       .value("--tensor-parallel-size", "N",
              "Divide the model over N ranks, processes of this machine with a share of the threads each; -tp for short "
              "(default: 1)",
-             into(&config.tensor_parallel_size, 1, SharedSegment::kMaxRanks));
+             into(&config.tensor_parallel_size, 1, SharedSegment::kMaxRanks))
+      .value("--pipeline-parallel-size", "N",
+             "Divide the model's layers over N stages of such ranks, which take turns; -pp for short (default: 1)",
+             into(&config.pipeline_parallel_size, 1, SharedSegment::kMaxRanks));
 }
 
 void add_cache_flags(FlagSet& flags, EngineConfig& config) {

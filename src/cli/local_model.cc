@@ -39,7 +39,7 @@ std::vector<std::string> describe_start(const AsyncLlm& llm) {
 std::unique_ptr<AsyncLlm> start_local_model(const EngineArguments& arguments, bool log) {
   // Under mpirun every rank runs this command; those after the first serve the first.
   const std::optional<ParallelRank> job = mpi_place();
-  if (job && job->rank > 0 && arguments.config.tensor_parallel_size > 1) {
+  if (job && job->rank > 0 && arguments.config.ranks() > 1) {
     spdlog::set_level(spdlog::level::err);
     throw EndOfProgram{serve_mpi_rank()};
   }

@@ -6,7 +6,8 @@
 namespace quire::cli {
 namespace {
 
-constexpr std::string_view kOneDivision = "is not built: a model is divided by --tensor-parallel-size only";
+constexpr std::string_view kOneDivision =
+    "is not built: a model is divided by --tensor-parallel-size and --pipeline-parallel-size";
 constexpr std::string_view kMpi =
     "is not used: MPI starts ranks on several machines, so for two with one rank each run mpirun -np 2 --host A,B "
     "quire "
@@ -18,7 +19,6 @@ constexpr std::string_view kNoTools = "is not built: tool calls and reasoning ar
 constexpr std::string_view kNoOverride = "is not built: edit the model's file instead";
 
 const UnbuiltFlag kEngineFlags[] = {
-    {"--pipeline-parallel-size", true, {"1"}, kOneDivision},
     {"--data-parallel-size", true, {"1"}, kOneDivision},
     {"--decode-context-parallel-size", true, {"1"}, kOneDivision},
     {"--prefill-context-parallel-size", true, {"1"}, kOneDivision},

@@ -1,5 +1,7 @@
 #include "engine/create_executor.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "distributed/partition.h"
@@ -8,28 +10,40 @@
 #include "engine/single_process_executor.h"
 
 namespace quire {
+namespace {
+
+/// Said before anything is started.
+Status check_sizes(const EngineConfig& config, const ModelConfig& model) {
+  if (config.tensor_parallel_size < 1 || config.pipeline_parallel_size < 1) {
+    return invalid_argument("--tensor-parallel-size and --pipeline-parallel-size must be at least 1",
+                            "tensor_parallel_size");
+  }
+  if (config.pipeline_parallel_size > model.num_hidden_layers) {
+    return invalid_argument(fmt::format("a pipeline parallel size of {} is more than the model's {} layers",
+                                        config.pipeline_parallel_size, model.num_hidden_layers),
+                            "pipeline_parallel_size");
+  }
+  if (config.tensor_parallel_size == 1) return {};
+  const auto heads =
+      partition_heads(model.num_attention_heads, model.num_key_value_heads, {0, config.tensor_parallel_size});
+  return heads.ok() ? Status() : Status(heads.error());
+}
+
+}  // namespace
 
 Result<LoadedExecutor> create_executor(const EngineConfig& config, Checkpoint&& checkpoint,
                                        const ProgressCallback& progress) {
-  if (config.tensor_parallel_size == 1) {
-    return create_single_process_executor(config, std::move(checkpoint), progress);
-  }
-  if (config.tensor_parallel_size < 1) {
+  QUIRE_RETURN_IF_ERROR(check_sizes(config, checkpoint.config));
+  const int ranks = config.ranks();
+  if (ranks == 1) return create_single_process_executor(config, std::move(checkpoint), progress);
+  const std::optional<ParallelRank> job = mpi_place();
+  if (job && job->size != ranks) {
     return invalid_argument(
-        "--tensor-parallel-size is " + std::to_string(config.tensor_parallel_size) + ", but must be at least 1",
+        fmt::format("the MPI job has {} ranks, but --tensor-parallel-size {} and --pipeline-parallel-size {} make {}",
+                    job->size, config.tensor_parallel_size, config.pipeline_parallel_size, ranks),
         "tensor_parallel_size");
   }
-  const std::optional<ParallelRank> job = mpi_place();
-  if (job && job->size != config.tensor_parallel_size) {
-    return invalid_argument("the MPI job has " + std::to_string(job->size) + " ranks, but --tensor-parallel-size is " +
-                                std::to_string(config.tensor_parallel_size) + ": give both the same number",
-                            "tensor_parallel_size");
-  }
-  // Said before anything is started.
-  QUIRE_RETURN_IF_ERROR(partition_heads(checkpoint.config.num_attention_heads, checkpoint.config.num_key_value_heads,
-                                        {0, config.tensor_parallel_size}));
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankHost> host,
-                         job ? join_mpi_ranks() : start_rank_processes(config.tensor_parallel_size));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankHost> host, job ? join_mpi_ranks() : start_rank_processes(ranks));
   return create_multi_rank_executor(config, std::move(checkpoint), progress, std::move(host));
 }
 

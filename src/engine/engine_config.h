@@ -40,6 +40,10 @@ struct EngineConfig {
   int64_t seed = 0;
   int threads = 0;                                    ///< --threads, of all ranks together; 0: from affinity and quota
   int tensor_parallel_size = 1;                       ///< --tensor-parallel-size: ranks that hold a part of each layer
+  int pipeline_parallel_size = 1;                     ///< --pipeline-parallel-size: stages that hold some of the layers
+
+  /// Ranks of the model together.
+  int ranks() const { return tensor_parallel_size * pipeline_parallel_size; }
   bool use_generation_config = true;                  ///< --generation-config auto; false ("vllm"): generation_config.json gives no sampling defaults
   bool offline = false;                               ///< picks the offline defaults
   bool check_integrity_every_step = false;            ///< in tests

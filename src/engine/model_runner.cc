@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/copy.h"
 
@@ -14,8 +15,13 @@ constexpr size_t kScoreRows = 32;
 }  // namespace
 
 ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, const LoraManager& adapters,
-                         int64_t block_size)
-    : context_(context), model_(model), kv_cache_(kv_cache), adapters_(adapters), block_size_(block_size) {
+                         int64_t block_size, StageLink stages)
+    : context_(context),
+      model_(model),
+      kv_cache_(kv_cache),
+      adapters_(adapters),
+      block_size_(block_size),
+      stages_(std::move(stages)) {
   batch_.context = &context_;
   batch_.kv_cache = &kv_cache_;
   batch_.groups.resize(static_cast<size_t>(kv_cache_.group_count()));
@@ -28,7 +34,9 @@ Status ModelRunner::run(const StepPlan& plan, StepResult& result) {
   QUIRE_RETURN_IF_ERROR(find_adapters(plan));
   collect_rows(plan);
   build_batch(plan);
+  stages_.receive(batch_);
   const Tensor hidden = model_.forward(batch_);
+  stages_.send(batch_);
   sample_rows(plan, hidden, result);
   score_rows(hidden, result);
   sequence_adapters_.clear();
@@ -131,13 +139,23 @@ void ModelRunner::build_batch(const StepPlan& plan) {
   }
 }
 
+Tensor ModelRunner::logits_of(const Tensor& hidden, std::span<const int32_t> rows,
+                              std::span<const AdapterSegment> adapters) {
+  Tensor logits;
+  const auto count = static_cast<int64_t>(rows.size());
+  if (stages_.is_last()) {
+    Tensor selected = context_.workspace->tensor(count, hidden.cols());
+    ops::select_rows(context_, hidden, rows, selected);
+    logits = model_.compute_logits(context_, selected, adapters);
+  }
+  return stages_.pass_logits(logits, count);
+}
+
 void ModelRunner::sample_rows(const StepPlan& plan, const Tensor& hidden, StepResult& result) {
   if (sampled_rows_.empty()) return;
   QUIRE_CHECK(plan.sequences.size() == result.sequences.size());
   const Workspace::Scope scope(*context_.workspace);
-  Tensor rows = context_.workspace->tensor(static_cast<int64_t>(sampled_rows_.size()), hidden.cols());
-  ops::select_rows(context_, hidden, sampled_rows_, rows);
-  const Tensor logits = model_.compute_logits(context_, rows, sampled_segments_);
+  const Tensor logits = logits_of(hidden, sampled_rows_, sampled_segments_);
   if (!logits.defined()) return;  // rank 0 has them
   sampled_.assign(sampled_rows_.size(), {});
   sample(context_, logits, sampling_, sampled_);
@@ -160,9 +178,7 @@ void ModelRunner::score_rows(const Tensor& hidden, StepResult& result) {
       next_tokens[i] = scored_[begin + i].next_token;
       counts[i] = scored_[begin + i].count;
     }
-    Tensor rows = context_.workspace->tensor(static_cast<int64_t>(count), hidden.cols());
-    ops::select_rows(context_, hidden, row_indices, rows);
-    const Tensor logits = model_.compute_logits(context_, rows, scored_segments_);
+    const Tensor logits = logits_of(hidden, row_indices, scored_segments_);
     if (!logits.defined()) continue;
     std::vector<SampledToken> scores(count);
     score(context_, logits, next_tokens, counts, scores);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/stage_link.h"
 #include "engine/step_plan.h"
 #include "kv_cache/kv_cache_storage.h"
 #include "layers/forward_batch.h"
@@ -20,7 +21,7 @@ class ModelRunner {
  public:
   /// All must outlive it.
   ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, const LoraManager& adapters,
-              int64_t block_size);
+              int64_t block_size, StageLink stages);
 
   /// Runs `plan` and fills `result` in its order; with several ranks rank 0's alone. An Error, before anything has run,
   /// where the plan names an adapter that is not loaded; else where the ranks could not meet.
@@ -41,6 +42,8 @@ class ModelRunner {
   /// Asks for the hidden states of a row of the batch; its place among the model's output rows.
   int32_t add_output_row(int32_t row);
   void build_batch(const StepPlan& plan);
+  /// Logits of some rows of the model's output, where this rank is to sample them.
+  Tensor logits_of(const Tensor& hidden, std::span<const int32_t> rows, std::span<const AdapterSegment> adapters);
   void sample_rows(const StepPlan& plan, const Tensor& hidden, StepResult& result);
   void score_rows(const Tensor& hidden, StepResult& result);
   /// Counts `count` more rows, after all that were counted before, as the adapter's of that sequence.
@@ -51,6 +54,7 @@ class ModelRunner {
   const KvCacheStorage& kv_cache_;
   const LoraManager& adapters_;
   int64_t block_size_;
+  StageLink stages_;
 
   ForwardBatch batch_;
   std::vector<int32_t> token_ids_, positions_, output_rows_;

@@ -13,7 +13,7 @@ namespace {
 
 class SingleProcessExecutor final : public Executor {
  public:
-  explicit SingleProcessExecutor(int threads) : worker_({}, {threads, true, {}}) {}
+  explicit SingleProcessExecutor(int threads) : worker_(RankPlace{}, {threads, true, {}}) {}
 
   Worker& worker() { return worker_; }
 

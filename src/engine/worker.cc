@@ -6,20 +6,41 @@
 
 namespace quire {
 
-Worker::Worker(ParallelRank place, ThreadPoolOptions threads) : place_(place), pool_(std::move(threads)) {
+Worker::Worker(RankPlace place, ThreadPoolOptions threads) : place_(place), pool_(std::move(threads)) {
   context_.pool = &pool_;
   context_.workspace = &workspace_;
 }
 
 Status Worker::build(const ModelConfig& config, const WorkerSettings& settings) {
   settings_ = settings;
+  vocab_size_ = config.vocab_size;
   QUIRE_ASSIGN_OR_RETURN(const ModelFactory factory, ModelRegistry::instance().find(config.architecture));
   linear_method_ = make_unquantized_linear_method(settings.storage);
-  layer_context_ = std::make_unique<LayerContext>(LayerContext{
-      context_, arena_, parameters_, adaptable_, *linear_method_, settings.storage, place_, settings.max_positions});
+  layer_context_ = std::make_unique<LayerContext>(
+      LayerContext{context_, arena_, parameters_, adaptable_, *linear_method_, settings.storage, place_.tensor_parallel,
+                   settings.max_positions, place_.stage});
   QUIRE_ASSIGN_OR_RETURN(model_, factory(*layer_context_, config));
+  if (place_.stage.size > 1 && model_->intermediate_widths().empty()) {
+    return unsupported(config.architecture + " cannot be divided into pipeline stages", "pipeline_parallel_size");
+  }
   groups_ = group_layers(model_->kv_cache_specs());
   return {};
+}
+
+void Worker::set_all_kv_cache_specs(const std::vector<std::vector<KvCacheSpec>>& stages) {
+  std::vector<KvCacheSpec> all;
+  int begin = 0;
+  int end = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (static_cast<int>(stage) == place_.stage.rank) begin = static_cast<int>(all.size());
+    all.insert(all.end(), stages[stage].begin(), stages[stage].end());
+    if (static_cast<int>(stage) == place_.stage.rank) end = static_cast<int>(all.size());
+  }
+  groups_ = group_layers(all);
+  for (KvCacheGroup& group : groups_) {
+    std::erase_if(group.layers, [&](int layer) { return layer < begin || layer >= end; });
+    for (int& layer : group.layers) layer -= begin;
+  }
 }
 
 Status Worker::load_weights(const WeightSource& weights, const std::function<void(int64_t)>& progress) {
@@ -38,7 +59,9 @@ int64_t Worker::block_bytes() const {
 
 void Worker::allocate_cache(const std::vector<int64_t>& blocks_per_group) {
   kv_cache_ = std::make_unique<KvCacheStorage>(groups_, blocks_per_group, settings_.block_size, settings_.kv_cache);
-  runner_ = std::make_unique<ModelRunner>(context_, *model_, *kv_cache_, *adapters_, settings_.block_size);
+  runner_ = std::make_unique<ModelRunner>(
+      context_, *model_, *kv_cache_, *adapters_, settings_.block_size,
+      StageLink(context_, place_.stage, place_.tensor_parallel, model_->intermediate_widths(), vocab_size_));
 }
 
 }  // namespace quire

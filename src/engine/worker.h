@@ -26,11 +26,17 @@ struct WorkerSettings {
   int64_t block_size = 0;
 };
 
+/// A rank's places: which part of each layer it holds, and of which layers.
+struct RankPlace {
+  ParallelRank tensor_parallel;
+  ParallelRank stage;
+};
+
 /// Steps, build() and load_weights() belong to one thread at a time. With more than one rank that thread has entered a
-/// ParallelState (CurrentParallelState) whose tensor parallel group is the one of `place`, and all ranks do the same.
+/// ParallelState (CurrentParallelState) whose groups are those of `place`, and all ranks do the same.
 class Worker {
  public:
-  Worker(ParallelRank place, ThreadPoolOptions threads);
+  Worker(RankPlace place, ThreadPoolOptions threads);
 
   /// Makes the model, its weights still empty. An Error says what the architecture cannot do.
   Status build(const ModelConfig& config, const WorkerSettings& settings);
@@ -39,7 +45,13 @@ class Worker {
   /// Reserves the cache, the same number of blocks on all ranks. Throws StartupError when it cannot be had.
   void allocate_cache(const std::vector<int64_t>& blocks_per_group);
 
+  /// Of this stage's attention layers, in order.
+  std::vector<KvCacheSpec> kv_cache_specs() const { return model_->kv_cache_specs(); }
+  /// At first of this stage's layers alone.
   const std::vector<KvCacheGroup>& kv_cache_groups() const { return groups_; }
+  /// With several stages: what the attention layers of all need, in order. From then on the groups are those of the
+  /// whole model, the same on all ranks, with this stage's layers in them.
+  void set_all_kv_cache_specs(const std::vector<std::vector<KvCacheSpec>>& stages);
   /// Bytes that one block of every group takes here.
   int64_t block_bytes() const;
   int64_t weight_bytes() const { return static_cast<int64_t>(arena_.allocated_bytes()); }
@@ -54,7 +66,7 @@ class Worker {
 
  private:
   // In the order in which they must be destroyed, last to first.
-  const ParallelRank place_;
+  const RankPlace place_;
   ThreadPool pool_;
   Workspace workspace_;
   OpContext context_;
@@ -62,6 +74,7 @@ class Worker {
   ParameterTable parameters_;
   AdaptableLayers adaptable_;
   WorkerSettings settings_;
+  int64_t vocab_size_ = 0;
   std::unique_ptr<LinearMethod> linear_method_;
   std::unique_ptr<LayerContext> layer_context_;
   std::unique_ptr<Model> model_;

@@ -52,6 +52,7 @@ KvCacheStorage::KvCacheStorage(const std::vector<KvCacheGroup>& groups, const st
   QUIRE_CHECK(groups.size() == blocks_per_group.size() && device.type == DeviceType::kCpu);
   QUIRE_CHECK(block_size > 0 && block_size % ops::PagedKvLayer::kPanelWidth == 0);
   for (size_t group = 0; group < groups.size(); ++group) {
+    if (groups[group].layers.empty()) continue;  // they are all in other pipeline stages
     const auto row_bytes = static_cast<int64_t>(block_bytes(groups[group], block_size, dtype));
     const int64_t blocks = blocks_per_group[group];
     QUIRE_CHECK(blocks > 0 && row_bytes > 0 && blocks <= std::numeric_limits<int64_t>::max() / row_bytes);

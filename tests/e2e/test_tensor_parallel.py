@@ -70,6 +70,19 @@ def test_tp_09_same_answers_as_one_rank(server, ranks):
         wait_until_gone(pids)
 
 
+def test_stages_change_no_bit(server):
+    with running(MODELS / "llama", "--dtype", "float32", "-pp", "2") as stages, \
+            running(MODELS / "llama", "--dtype", "float32", "-pp", "2", "-tp", "2") as both:
+        for prompt in PROMPTS:
+            reference = ask(server, prompt)
+            assert ask(stages, prompt) == reference
+            check_same_within_rounding(ask(both, prompt), reference)
+        pids = ranks_of(both)
+        assert len(pids) == 3
+        assert both.stop() == 0
+        wait_until_gone(pids)
+
+
 def test_adapters_come_and_go_on_all_ranks():
     lora = ["--enable-lora", "--lora-modules", f"doubled={MODELS / 'llama' / 'dora-r4'}", "--dtype", "float32"]
     with running(MODELS / "llama", *lora) as whole, running(MODELS / "llama", *lora, "-tp", "2") as divided:
@@ -96,6 +109,9 @@ def test_tp_01_more_ranks_than_heads_are_refused_with_the_sizes_that_fit():
     assert done.returncode == 1
     assert "5 is more than the model's 4 query heads: sizes 1 to 4 fit" in done.stderr
     assert time.monotonic() - begin < 10
+    done = run_quire("serve", MODELS / "llama", "-pp", "3", "--port", "0")
+    assert done.returncode == 1
+    assert "a pipeline parallel size of 3 is more than the model's 2 layers" in done.stderr
 
 
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT])
@@ -167,4 +183,4 @@ def test_ranks_that_mpirun_starts_give_the_same_bits():
     assert under_mpi.stdout == divided.stdout
     wrong = run_quire(*flags, "-tp", "3", under=mpirun("2"))
     assert wrong.returncode != 0
-    assert "the MPI job has 2 ranks, but --tensor-parallel-size is 3" in wrong.stderr
+    assert "the MPI job has 2 ranks, but --tensor-parallel-size 3" in wrong.stderr

@@ -115,6 +115,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   setup_.model = config.model;
   QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint.config));
   setup_.tensor_parallel_size = config.tensor_parallel_size;
+  setup_.pipeline_parallel_size = config.pipeline_parallel_size;
   setup_.sharing = host_->sharing();
   setup_.threads = config.threads;
   if (config.threads == 0 && setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.threads = default_compute_threads();
@@ -124,6 +125,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
 
   worker_ = std::make_unique<Worker>(setup_.place_of(0), setup_.threads_of(0));
   QUIRE_RETURN_IF_ERROR(agree(world(), worker_->build(checkpoint.config, setup_.settings)));
+  QUIRE_RETURN_IF_ERROR(share_cache_groups(*worker_, *groups_));
   const int64_t all = stored_bytes(*checkpoint.weights);
   int64_t done = 0;
   QUIRE_RETURN_IF_ERROR(agree(world(), worker_->load_weights(*checkpoint.weights, [&](int64_t bytes) {
@@ -142,7 +144,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   QUIRE_RETURN_IF_ERROR(share_blocks(blocks, world()));
   worker_->allocate_cache(blocks);
   QUIRE_RETURN_IF_ERROR(agree(world(), {}));
-  adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_->adapters);
+  adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_);
   ready_ = true;
   loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block,
                                std::accumulate(sizes.threads.begin(), sizes.threads.end(), int64_t{0}));

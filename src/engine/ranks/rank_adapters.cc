@@ -5,7 +5,6 @@
 #include <exception>
 #include <utility>
 
-#include "engine/ranks/rank_setup.h"
 #include "lora/adapter_transfer.h"
 
 namespace quire {
@@ -36,13 +35,13 @@ Status sum_over_ranks(GroupCoordinator& group, std::span<double> sums) {
 }
 
 /// Packs one adapter together with the other ranks, which all call this: each has it afterwards, or none.
-Result<AdapterSummary> load_together(Worker& worker, GroupCoordinator& group, uint64_t id,
+Result<AdapterSummary> load_together(Worker& worker, RankGroups& groups, uint64_t id,
                                      const Result<std::shared_ptr<const AdapterFiles>>& files) {
   bool met = false;
   const auto meet = [&](const Status& own, std::span<double> sums) -> Status {
     met = true;
-    QUIRE_RETURN_IF_ERROR(agree(group, own));
-    return sum_over_ranks(group, sums);
+    QUIRE_RETURN_IF_ERROR(agree(*groups.adapters, own));
+    return sum_over_ranks(*groups.adapter_parts, sums);
   };
   Result<AdapterSummary> own = internal_error("not loaded");
   try {
@@ -53,7 +52,7 @@ Result<AdapterSummary> load_together(Worker& worker, GroupCoordinator& group, ui
   const Status status = own.ok() ? Status() : Status(own.error());
   // Whoever did not come to the first meeting goes there now, to tell the others why.
   if (!met) return meet(status, {}).error();
-  const Status all = agree(group, status);
+  const Status all = agree(*groups.adapters, status);
   if (all.ok()) return own;
   worker.adapters().remove(id);
   return all.error();
@@ -67,8 +66,8 @@ Result<AdapterSummary> AdapterOrders::load(uint64_t id, const AdapterFiles& file
   Result<AdapterSummary> loaded = internal_error("not loaded");
   {
     const std::lock_guard lock(order_);
-    QUIRE_RETURN_IF_ERROR(group_.broadcast_object(order));
-    loaded = load_together(worker_, group_, id, own);
+    QUIRE_RETURN_IF_ERROR(group().broadcast_object(order));
+    loaded = load_together(worker_, groups_, id, own);
   }
   send_removals();
   return loaded;
@@ -96,7 +95,7 @@ void AdapterOrders::send_removals() {
     if (removals.empty()) return;
     for (const uint64_t id : removals) {
       std::string text = order_of(kRemove, id);
-      if (!group_.broadcast_object(text).ok()) return;  // the ranks have failed, and keep nothing
+      if (!group().broadcast_object(text).ok()) return;  // the ranks have failed, and keep nothing
     }
   }
 }
@@ -104,18 +103,18 @@ void AdapterOrders::send_removals() {
 void AdapterOrders::stop() {
   const std::lock_guard lock(order_);
   std::string end;
-  (void)group_.broadcast_object(end);
+  (void)group().broadcast_object(end);
 }
 
-RankAdapters::RankAdapters(Worker& worker, GroupCoordinator& group)
-    : worker_(worker), group_(group), thread_([this] { (void)obey(); }) {}
+RankAdapters::RankAdapters(Worker& worker, RankGroups& groups)
+    : worker_(worker), groups_(groups), thread_([this] { (void)obey(); }) {}
 
 RankAdapters::~RankAdapters() { thread_.join(); }
 
 Status RankAdapters::obey() {
   std::string order;
   while (true) {
-    QUIRE_RETURN_IF_ERROR(group_.broadcast_object(order));
+    QUIRE_RETURN_IF_ERROR(group().broadcast_object(order));
     if (order.empty()) return {};
     QUIRE_CHECK(order.size() >= kHeader);
     uint64_t id = 0;
@@ -123,7 +122,7 @@ Status RankAdapters::obey() {
     if (order[0] == kRemove) {
       worker_.adapters().remove(id);
     } else {
-      (void)load_together(worker_, group_, id, unpack_adapter_files(order.substr(kHeader)));
+      (void)load_together(worker_, groups_, id, unpack_adapter_files(order.substr(kHeader)));
     }
   }
 }

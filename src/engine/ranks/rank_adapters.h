@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "distributed/group_coordinator.h"
+#include "engine/ranks/rank_setup.h"
 #include "engine/worker.h"
 #include "lora/adapter_files.h"
 
@@ -19,7 +19,7 @@ namespace quire {
 /// Rank 0's side. Safe to use from any thread.
 class AdapterOrders {
  public:
-  AdapterOrders(Worker& worker, GroupCoordinator& group) : worker_(worker), group_(group) {}
+  AdapterOrders(Worker& worker, RankGroups& groups) : worker_(worker), groups_(groups) {}
 
   /// One after the other.
   Result<AdapterSummary> load(uint64_t id, const AdapterFiles& files);
@@ -31,8 +31,10 @@ class AdapterOrders {
  private:
   void send_removals();
 
+  GroupCoordinator& group() const { return *groups_.adapters; }
+
   Worker& worker_;
-  GroupCoordinator& group_;
+  RankGroups& groups_;
   std::mutex order_;  ///< held while the group is in use
   std::mutex mutex_;  ///< guards what follows
   std::vector<uint64_t> removals_;
@@ -41,7 +43,7 @@ class AdapterOrders {
 /// The other ranks' side: a thread that does what rank 0 says until that says stop or the ranks fail.
 class RankAdapters {
  public:
-  RankAdapters(Worker& worker, GroupCoordinator& group);
+  RankAdapters(Worker& worker, RankGroups& groups);
   ~RankAdapters();
   RankAdapters(const RankAdapters&) = delete;
   RankAdapters& operator=(const RankAdapters&) = delete;
@@ -49,8 +51,10 @@ class RankAdapters {
  private:
   Status obey();
 
+  GroupCoordinator& group() const { return *groups_.adapters; }
+
   Worker& worker_;
-  GroupCoordinator& group_;
+  RankGroups& groups_;
   std::thread thread_;
 };
 

@@ -43,7 +43,7 @@ class RankServer {
       (void)world().barrier();
       return ready;
     }
-    RankAdapters adapters(*worker_, *groups_->adapters);
+    RankAdapters adapters(*worker_, *groups_);
     worker_->pin_caller();
     const Status status = obey();
     if (!status.ok()) {
@@ -59,6 +59,7 @@ class RankServer {
   Status load() {
     Checkpoint checkpoint;
     QUIRE_RETURN_IF_ERROR(agree(world(), guarded([&] { return build(checkpoint); })));
+    QUIRE_RETURN_IF_ERROR(share_cache_groups(*worker_, *groups_));
     QUIRE_RETURN_IF_ERROR(agree(world(), guarded([&] { return worker_->load_weights(*checkpoint.weights, {}); })));
     checkpoint.weights.reset();
     QUIRE_RETURN_IF_ERROR(share_sizes(*worker_, world()));

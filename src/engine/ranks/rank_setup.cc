@@ -17,6 +17,7 @@ std::string RankSetup::to_text() const {
                         {"max_positions", settings.max_positions},
                         {"block_size", settings.block_size},
                         {"tensor_parallel_size", tensor_parallel_size},
+                        {"pipeline_parallel_size", pipeline_parallel_size},
                         {"threads", threads},
                         {"sharing", static_cast<int>(sharing)},
                         {"kernels", kernels}}
@@ -33,6 +34,7 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     fields.at("max_positions").get_to(setup.settings.max_positions);
     fields.at("block_size").get_to(setup.settings.block_size);
     fields.at("tensor_parallel_size").get_to(setup.tensor_parallel_size);
+    fields.at("pipeline_parallel_size").get_to(setup.pipeline_parallel_size);
     fields.at("threads").get_to(setup.threads);
     setup.sharing = static_cast<RankHost::Sharing>(fields.at("sharing").get<int>());
     fields.at("kernels").get_to(setup.kernels);
@@ -43,7 +45,7 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
 }
 
 ThreadPoolOptions RankSetup::threads_of(int rank) const {
-  const ParallelRank place{rank, tensor_parallel_size};
+  const ParallelRank place = place_of(rank).tensor_parallel;
   ThreadPoolOptions options;
   options.threads = threads > 0 ? std::max(1, static_cast<int>(partition(threads, place).size())) : 0;
   options.pin = sharing != RankHost::Sharing::kThreads;
@@ -61,11 +63,17 @@ Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> tr
   std::string text = world.rank() == 0 ? setup.to_text() : std::string();
   QUIRE_RETURN_IF_ERROR(world.broadcast_object(text));
   QUIRE_ASSIGN_OR_RETURN(setup, RankSetup::from_text(text));
-  QUIRE_RETURN_IF_ERROR(groups->state.initialize_model_parallel(setup.tensor_parallel_size));
+  QUIRE_RETURN_IF_ERROR(
+      groups->state.initialize_model_parallel(setup.tensor_parallel_size, setup.pipeline_parallel_size));
   std::vector<int> everybody(static_cast<size_t>(world.world_size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   QUIRE_ASSIGN_OR_RETURN(
       groups->adapters, GroupCoordinator::create("adapters:0", groups->state.transport(), {everybody}, world.device()));
+  QUIRE_ASSIGN_OR_RETURN(
+      groups->adapter_parts,
+      GroupCoordinator::create("adapter_parts:0", groups->state.transport(),
+                               tensor_parallel_groups(setup.tensor_parallel_size, setup.pipeline_parallel_size),
+                               world.device()));
   return groups;
 }
 
@@ -97,6 +105,25 @@ Result<std::vector<int64_t>> gather_numbers(GroupCoordinator& group, int64_t own
 }
 
 }  // namespace
+
+Status share_cache_groups(Worker& worker, RankGroups& groups) {
+  GroupCoordinator& pipeline = groups.state.pipeline_parallel();
+  if (pipeline.world_size() == 1) return {};
+  std::vector<std::vector<KvCacheSpec>> stages;
+  for (int stage = 0; stage < pipeline.world_size(); ++stage) {
+    // All ranks are of one build, so a specification's bytes mean the same everywhere.
+    std::string bytes;
+    if (stage == pipeline.rank_in_group()) {
+      const std::vector<KvCacheSpec> own = worker.kv_cache_specs();
+      bytes.assign(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(KvCacheSpec));
+    }
+    QUIRE_RETURN_IF_ERROR(pipeline.broadcast_object(bytes, stage));
+    stages.emplace_back(bytes.size() / sizeof(KvCacheSpec));
+    std::memcpy(stages.back().data(), bytes.data(), stages.back().size() * sizeof(KvCacheSpec));
+  }
+  worker.set_all_kv_cache_specs(stages);
+  return {};
+}
 
 Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world) {
   RankSizes sizes;

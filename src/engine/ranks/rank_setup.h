@@ -19,6 +19,7 @@ struct RankSetup {
   std::string model;  ///< path of the checkpoint
   WorkerSettings settings;
   int tensor_parallel_size = 1;
+  int pipeline_parallel_size = 1;
   int threads = 0;  ///< of all ranks together; 0: as many as each finds for itself
   RankHost::Sharing sharing = RankHost::Sharing::kProcesses;
   std::string kernels;  ///< name of the arithmetic, which must be the same on all ranks
@@ -26,8 +27,10 @@ struct RankSetup {
   std::string to_text() const;
   static Result<RankSetup> from_text(const std::string& text);
 
-  ParallelRank place_of(int rank) const { return {rank, tensor_parallel_size}; }
-  /// That rank's share of the threads and of the allowed CPUs.
+  RankPlace place_of(int rank) const {
+    return {{rank % tensor_parallel_size, tensor_parallel_size}, {rank / tensor_parallel_size, pipeline_parallel_size}};
+  }
+  /// That rank's share of the threads and of the allowed CPUs. Stages run one after the other: each may have them all.
   ThreadPoolOptions threads_of(int rank) const;
 };
 
@@ -36,6 +39,8 @@ struct RankGroups {
   ParallelState state;
   /// All ranks, for the thread that loads adapters while another runs steps.
   std::shared_ptr<GroupCoordinator> adapters;
+  /// The tensor parallel ranks of a stage, for the same thread.
+  std::shared_ptr<GroupCoordinator> adapter_parts;
 };
 
 /// Called by every rank: rank 0's `setup` becomes that of all, and the groups are formed.
@@ -43,6 +48,9 @@ Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> tr
 
 /// Called by every rank with how it fared: the first Error by rank, naming it, on all ranks; or success.
 Status agree(GroupCoordinator& group, const Status& own);
+
+/// Called by every rank once its model is built: all get the cache's groups of the whole model.
+Status share_cache_groups(Worker& worker, RankGroups& groups);
 
 /// What each rank takes, by rank.
 struct RankSizes {

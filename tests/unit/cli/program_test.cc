@@ -62,8 +62,9 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
        "1000."},
       {{"serve", "m", "--long-prefill-token-threshold", "2K", "--max-model-len", "1K"},
        "--long-prefill-token-threshold 2048 is more than --max-model-len 1024."},
-      {{"serve", "m", "-pp", "2"},
-       "--pipeline-parallel-size 2 is not built: a model is divided by --tensor-parallel-size only."},
+      {{"serve", "m", "-dp", "2"},
+       "--data-parallel-size 2 is not built: a model is divided by --tensor-parallel-size and "
+       "--pipeline-parallel-size."},
       {{"serve", "m", "-tp", "0"}, "--tensor-parallel-size: 0 is not between 1 and 64."},
       {{"serve", "m", "--fully-sharded-loras"},
        "--fully-sharded-loras is not built: ranks divide one of an adapter's two matrices, as without it."},
@@ -124,7 +125,7 @@ TEST(Program, HelpListsCommandsAndGroups) {
   for (const char* heading : {"Server:", "Model:", "KV cache:", "Scheduler:", "LoRA:", "Log:"}) {
     EXPECT_THAT(serve.out, testing::HasSubstr(heading));
   }
-  EXPECT_THAT(serve.out, testing::Not(testing::HasSubstr("--pipeline-parallel-size")));
+  EXPECT_THAT(serve.out, testing::Not(testing::HasSubstr("--data-parallel-size")));
 }
 
 TEST(Program, EveryVisibleFlagIsInTheDocumentation) {

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/test_files.h"
 #include "engine/parity.h"
+#include "engine/tiny_checkpoint.h"
 
 namespace quire::testing {
 namespace {
 
-EngineConfig over_ranks(int ranks, DType dtype = DType::kFloat32) {
+EngineConfig over_ranks(int ranks, DType dtype = DType::kFloat32, int stages = 1) {
   EngineConfig config;
   config.dtype = dtype;
   config.tensor_parallel_size = ranks;
+  config.pipeline_parallel_size = stages;
   config.threads = ranks;
   config.num_kv_blocks_override = 256;
   return config;
@@ -73,6 +76,31 @@ TEST_P(RankParity, AdaptersAgreeWithPeftOnEveryNumberOfRanks) {
   }
 }
 
+/// Stages pass on what they have in float32, so their number changes no bit.
+TEST_P(RankParity, StagesGiveTheBitsOfOneStage) {
+  for (const auto& [ranks, dtype] : {std::pair{1, DType::kFloat32}, {1, DType::kBFloat16}, {2, DType::kFloat32}}) {
+    ParityModel whole(folder_, over_ranks(ranks, dtype));
+    ParityModel stages(folder_, over_ranks(ranks, dtype, 2));
+    std::vector<uint64_t> adapters = {0};
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (!std::filesystem::exists(entry.path() / "adapter_config.json")) continue;
+      adapters.push_back(whole.load_adapter(entry.path()));
+      stages.load_adapter(entry.path());
+    }
+    std::vector<ParityModel::Work> works;
+    for (size_t i = 0; i < adapters.size() + 3; ++i) {
+      const auto step = static_cast<int32_t>(i);
+      works.push_back({prompt_of(3 + (step * 31) % 50, 31 + step), 3, 16, adapters[i % adapters.size()]});
+    }
+    const std::vector<ParityModel::Answer> expected = whole.run_together(works);
+    const std::vector<ParityModel::Answer> answers = stages.run_together(works);
+    for (size_t i = 0; i < works.size(); ++i) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks in a stage, request " + std::to_string(i));
+      expect_same_answer(answers[i], expected[i]);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, RankParity,
                          ::testing::Values("llama", "llama-tied-bias", "llama3-rope", "llama-rope-linear",
                                            "llama-rope-yarn", "mistral-sliding", "qwen2", "qwen3"),
@@ -81,6 +109,30 @@ INSTANTIATE_TEST_SUITE_P(Families, RankParity,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+TEST(Stages, WithDifferentKindsOfLayersShareTheGroupsOfTheWholeModel) {
+  const test::TemporaryFolder folder;
+  const DecoderShape shape{.family = "qwen2",
+                           .vocab = 77,
+                           .hidden = 48,
+                           .intermediate = 52,
+                           .layers = 3,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = 16,
+                           .windows = {0, 32, 32}};
+  write_folder(folder.path(), config_of(shape), random_tensors(shape, 1),
+               [](const std::string&) { return DType::kFloat32; });
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 90; ++i) prompt.push_back((i * i + 3) % 77);
+  ParityModel whole(folder.path(), over_ranks(1));
+  const ParityModel::Answer expected = whole.run(prompt, 5);
+  for (const int stages : {2, 3}) {
+    ParityModel divided(folder.path(), over_ranks(1, DType::kFloat32, stages));
+    EXPECT_EQ(divided.executor().kv_cache_groups().size(), 2u);
+    expect_same_answer(divided.run(prompt, 5, 13), expected);
+  }
+}
 
 }  // namespace
 }  // namespace quire::testing

@@ -44,9 +44,9 @@ class ThreadRanks final : public RankHost {
 
 /// create_executor(), its ranks being threads.
 inline Result<LoadedExecutor> create_threaded_executor(const EngineConfig& config, Checkpoint&& checkpoint) {
-  if (config.tensor_parallel_size == 1) return create_executor(config, std::move(checkpoint), nullptr);
+  if (config.ranks() == 1) return create_executor(config, std::move(checkpoint), nullptr);
   return create_multi_rank_executor(config, std::move(checkpoint), nullptr,
-                                    std::make_unique<ThreadRanks>(config.tensor_parallel_size));
+                                    std::make_unique<ThreadRanks>(config.ranks()));
 }
 
 }  // namespace quire::testing
