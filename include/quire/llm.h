@@ -75,6 +75,7 @@ struct LLMOptions {
   std::optional<int64_t> max_loras;               ///< distinct adapters in one step; none: no limit
   std::optional<int64_t> max_lora_rank;           ///< adapters of a higher rank are refused; none: no limit
   std::optional<int64_t> max_cpu_loras;  ///< idle adapters beyond this number leave memory, the longest unused first
+  std::string lora_dtype = "auto";       ///< how adapters are stored: auto (as the model's weights), float32, bfloat16, float16
 };
 
 /// A LoRA adapter for a prompt. It is loaded from `path` on the first use of `name` and stays in memory; the name

@@ -88,6 +88,7 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   config.model = options.model;
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.dtype, "dtype", config.dtype));
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.kv_cache_dtype, "kv_cache_dtype", config.kv_cache_dtype));
+  QUIRE_RETURN_IF_ERROR(parse_dtype(options.lora_dtype, "lora_dtype", config.lora.dtype));
   config.max_model_len = options.max_model_len;
   config.block_size = options.block_size;
   config.kv_cache_memory_bytes = options.kv_cache_memory_bytes;

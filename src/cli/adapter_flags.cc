@@ -17,12 +17,9 @@ void add_lora_engine_flags(FlagSet& flags, LoraConfig& config) {
              "Adapters to keep in memory: beyond, the longest unused idle one leaves and is read again on its next use "
              "(default: no limit)",
              into(&config.max_cpu_loras, 1))
-      .value("--lora-dtype", "auto", "Storage type of adapters: auto is that of the model's weights (default: auto)",
-             [](const std::string& text) -> Status {
-               if (text == "auto") return {};
-               throw FlagError(fmt::format(
-                   "--lora-dtype {} is not built: adapters are stored as the model's weights are (auto).", text));
-             });
+      .value("--lora-dtype", "TYPE",
+             "Storage type of adapters: auto (that of the model's weights), float32, bfloat16, float16 (default: auto)",
+             into(&config.dtype));
 }
 
 void add_lora_server_flags(FlagSet& flags, LoraConfig& config, std::vector<std::string>& modules) {
@@ -49,6 +46,7 @@ void check_lora_arguments(const LoraConfig& config, const std::vector<std::strin
     needs(config.max_loras.has_value(), "--max-loras");
     needs(config.max_lora_rank.has_value(), "--max-lora-rank");
     needs(config.max_cpu_loras.has_value(), "--max-cpu-loras");
+    needs(config.dtype.has_value(), "--lora-dtype");
     needs(!modules.empty(), "--lora-modules");
     needs(!config.folder.empty(), "--lora-dir");
   }

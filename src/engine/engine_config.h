@@ -18,6 +18,7 @@ struct LoraConfig {
   std::optional<int64_t> max_loras;           ///< --max-loras: distinct adapters in a step
   std::optional<int64_t> max_lora_rank;       ///< --max-lora-rank: adapters above it are refused
   std::optional<int64_t> max_cpu_loras;       ///< --max-cpu-loras: above it the longest unused idle adapter leaves memory
+  std::optional<DType> dtype;                 ///< --lora-dtype: storage type of adapters; none is that of the model's weights
   std::string folder;                         ///< --lora-dir: each sub-folder is an adapter; empty: none
 };
 

@@ -40,6 +40,7 @@ Result<WorkerSettings> settle_worker(const EngineConfig& config, const ModelConf
   }
   WorkerSettings settings;
   settings.storage = config.dtype.value_or(model.dtype);
+  settings.lora = config.lora.dtype.value_or(settings.storage);
   settings.kv_cache =
       config.kv_cache_dtype.value_or(settings.storage == DType::kFloat32 ? DType::kFloat32 : DType::kBFloat16);
   QUIRE_ASSIGN_OR_RETURN(settings.max_positions, settle_positions(config, model));

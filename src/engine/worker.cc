@@ -45,7 +45,7 @@ void Worker::set_all_kv_cache_specs(const std::vector<std::vector<KvCacheSpec>>&
 
 Status Worker::load_weights(const WeightSource& weights, const std::function<void(int64_t)>& progress) {
   QUIRE_RETURN_IF_ERROR(model_->load_weights(weights, progress));
-  adapters_ = std::make_unique<LoraManager>(LoraTarget{adaptable_, model_->stacked_names(), settings_.storage});
+  adapters_ = std::make_unique<LoraManager>(LoraTarget{adaptable_, model_->stacked_names(), settings_.lora});
   return {};
 }
 

@@ -21,6 +21,7 @@ namespace quire {
 /// What all ranks of a model must agree on.
 struct WorkerSettings {
   DType storage = DType::kFloat32;   ///< of unquantized weights
+  DType lora = DType::kFloat32;      ///< of adapters
   DType kv_cache = DType::kFloat32;  ///< of keys and values
   int64_t max_positions = 0;         ///< that rotary tables cover
   int64_t block_size = 0;

@@ -93,6 +93,25 @@ Result<std::vector<float>> read_floats(const SourcedTensor& tensor) {
   return values;
 }
 
+Status check_range(const WeightSource& source, const WeightInfo& tensor, DType storage) {
+  if (storage == DType::kFloat32) return {};
+  // The bits of the smallest float32 that rounds to infinity: 65520, and half a step above bfloat16's largest value.
+  const uint32_t too_large = storage == DType::kFloat16 ? 0x477ff000 : 0x7f7f8000;
+  std::vector<float> scratch, row(static_cast<size_t>(tensor.cols()));
+  for (int64_t i = 0; i < tensor.rows(); ++i) {
+    QUIRE_ASSIGN_OR_RETURN(const MatrixView view, source.read_rows(tensor, i, 1, scratch));
+    if (view.dtype == storage || view.dtype == DType::kFloat16) return {};
+    row_to_float(view, 0, row.data());
+    bool fits = true;
+    for (const float value : row) fits &= (std::bit_cast<uint32_t>(value) & 0x7fffffff) < too_large;
+    if (fits) continue;
+    return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " has values that " +
+                            std::string(dtype_name(storage)) +
+                            " cannot hold; choose another storage type with --lora-dtype");
+  }
+  return {};
+}
+
 Status check_tensor(const WeightSource& source, const WeightInfo& tensor) {
   const auto bad = [&](const std::string& what) {
     return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " " + what);

@@ -29,6 +29,9 @@ Result<bool> is_transpose(const SourcedTensor& a, const SourcedTensor& b);
 /// All values of a tensor, row by row.
 Result<std::vector<float>> read_floats(const SourcedTensor& tensor);
 
+/// Refuses by name a tensor with values that `storage` cannot hold.
+Status check_range(const WeightSource& source, const WeightInfo& tensor, DType storage);
+
 /// Refuses by name a tensor of a type other than F32, F16 and BF16, one without elements, and one that holds infinities
 /// or values that are no numbers.
 Status check_tensor(const WeightSource& source, const WeightInfo& tensor);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "layers/weight_loading.h"
+#include "lora/adapter_tensors.h"
 #include "lora/lora_norms.h"
 #include "ops/copy.h"
 #include "tensor/convert.h"
@@ -59,7 +60,12 @@ Tensor LoraLayerBuilder::vector_of(std::span<const double> values) {
 }
 
 Status LoraLayerBuilder::build(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
-  for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(check_copy(layer, fit));
+  for (const LoraFit& fit : fits) {
+    QUIRE_RETURN_IF_ERROR(check_copy(layer, fit));
+    for (const WeightInfo* tensor : fit.module->tensors()) {
+      if (tensor != fit.module->base_copy) QUIRE_RETURN_IF_ERROR(check_range(tensors_, *tensor, storage_));
+    }
+  }
   if (layer.kind == AdaptableLayer::Kind::kEmbedding) {
     QUIRE_RETURN_IF_ERROR(add_embedding(layer, *fits.front().module, result));
   } else {

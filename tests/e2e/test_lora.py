@@ -343,3 +343,29 @@ def test_modules_as_json():
     finally:
         server.process.kill()
         server.process.wait()
+
+
+def test_the_storage_type_of_adapters(tmp_path, lora):
+    names = ("all-r8", "embed-and-head", "trained-head", "dora-r4")
+    exact, size = {name: ask(lora, name) for name in names}, {}
+    for dtype, bound in [("float32", 0), ("float16", 0.01), ("bfloat16", 0.05)]:
+        with running(MODELS / "llama", *FLAGS, "--lora-dtype", dtype, *modules(*names)) as server:
+            size[dtype] = server.metric("quire:lora_adapter_bytes")
+            for name in names:
+                tokens = exact[name]["token_ids"][:1]
+                answer, same = ask(server, name), exact[name]
+                distance = abs(answer["logprobs"]["token_logprobs"][0] - same["logprobs"]["token_logprobs"][0])
+                assert distance <= bound and answer["token_ids"][:1] == tokens
+                assert dtype == "float32" or answer["logprobs"] != same["logprobs"]
+    assert size["float16"] == size["bfloat16"] < 0.6 * size["float32"]
+
+    def enlarge(tensors):
+        name = next(name for name in tensors if "lora_B" in name)
+        kind, shape, data = tensors[name]
+        tensors[name] = (kind, shape, b"\0\0\x80\x47" + data[4:])  # 65536
+
+    adapter = copy_adapter(tmp_path / "large", edit=enlarge)
+    with running(MODELS / "llama", *FLAGS, "--lora-dtype", "float16") as server:
+        refused = load(server, "a", adapter)
+        message = refused.json()["error"]["message"]
+        assert refused.status_code == 400 and "lora_B" in message and "float16" in message and "--lora-dtype" in message

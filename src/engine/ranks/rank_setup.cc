@@ -13,6 +13,7 @@ namespace quire {
 std::string RankSetup::to_text() const {
   return nlohmann::json{{"model", model},
                         {"storage", static_cast<int>(settings.storage)},
+                        {"lora", static_cast<int>(settings.lora)},
                         {"kv_cache", static_cast<int>(settings.kv_cache)},
                         {"max_positions", settings.max_positions},
                         {"block_size", settings.block_size},
@@ -30,6 +31,7 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     RankSetup setup;
     fields.at("model").get_to(setup.model);
     setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
+    setup.settings.lora = static_cast<DType>(fields.at("lora").get<int>());
     setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
     fields.at("max_positions").get_to(setup.settings.max_positions);
     fields.at("block_size").get_to(setup.settings.block_size);
