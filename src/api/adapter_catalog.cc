@@ -164,9 +164,7 @@ std::optional<AdapterSpec> AdapterCatalog::find(const std::string& name) const {
 
 std::vector<AdapterListing> AdapterCatalog::list() const {
   std::map<std::string, AdapterListing> rows;
-  for (const std::string& name : state_->folder.list()) {
-    if (const auto path = state_->folder.find(name)) rows[name].spec = {name, path->string(), {}, false};
-  }
+  for (const auto& [name, path] : state_->folder.list()) rows[name].spec = {name, path.string(), {}, false};
   const std::lock_guard lock(state_->mutex);
   for (const std::string& name : state_->reserved) rows.erase(name);
   for (const auto& [name, entry] : state_->entries) {

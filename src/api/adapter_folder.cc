@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -26,6 +27,19 @@ bool lies_in(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), real.begin(), real.end()).first == root.end();
 }
 
+/// The adapter of that name in `root`, whose links are resolved.
+std::optional<fs::path> find_in(const fs::path& root, const std::string& name) {
+  if (!is_plain_name(name)) return std::nullopt;
+  std::error_code error;
+  const fs::path folder = root / name;
+  if (!fs::exists(folder / "adapter_config.json", error) || !lies_in(folder, root)) return std::nullopt;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->is_symlink(error) && !lies_in(entry->path(), root)) return std::nullopt;
+  }
+  if (error) return std::nullopt;
+  return folder;
+}
+
 }  // namespace
 
 Status AdapterFolder::judge() const {
@@ -39,30 +53,23 @@ Status AdapterFolder::judge() const {
 }
 
 std::optional<fs::path> AdapterFolder::find(const std::string& name) const {
-  if (root_.empty() || !is_plain_name(name)) return std::nullopt;
+  if (root_.empty()) return std::nullopt;
   std::error_code error;
   const fs::path root = fs::canonical(root_, error);
-  if (error) return std::nullopt;
-  const fs::path folder = root / name;
-  if (!fs::exists(folder / "adapter_config.json", error) || !lies_in(folder, root)) return std::nullopt;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->is_symlink(error) && !lies_in(entry->path(), root)) return std::nullopt;
-  }
-  if (error) return std::nullopt;
-  return folder;
+  return error ? std::nullopt : find_in(root, name);
 }
 
-std::vector<std::string> AdapterFolder::list() const {
-  std::vector<std::string> names;
-  if (root_.empty()) return names;
+std::map<std::string, fs::path> AdapterFolder::list() const {
+  std::map<std::string, fs::path> found;
+  if (root_.empty()) return found;
   std::error_code error;
-  for (fs::directory_iterator entry(root_, error), end; !error && entry != end && names.size() < kMaxListed;
+  const fs::path root = fs::canonical(root_, error);
+  for (fs::directory_iterator entry(root, error), end; !error && entry != end && found.size() < kMaxListed;
        entry.increment(error)) {
-    std::string name = entry->path().filename().string();
-    if (find(name)) names.push_back(std::move(name));
+    const std::string name = entry->path().filename().string();
+    if (auto path = find_in(root, name)) found.emplace(name, std::move(*path));
   }
-  std::ranges::sort(names);
-  return names;
+  return found;
 }
 
 }  // namespace quire

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/result.h"
 
@@ -21,8 +21,8 @@ class AdapterFolder {
   /// The adapter's folder. None for names that could lead elsewhere ('/', '\', NUL, a leading '.', ".."), for links
   /// that leave the folder, also among its files, and for what is no adapter (no adapter_config.json).
   std::optional<std::filesystem::path> find(const std::string& name) const;
-  /// The names of all that find() finds, sorted; at most 10,000.
-  std::vector<std::string> list() const;
+  /// All that find() finds, by name; at most 10,000.
+  std::map<std::string, std::filesystem::path> list() const;
 
  private:
   std::filesystem::path root_;
