@@ -228,6 +228,6 @@ void Engine::set_step_observer(StepObserver observer) {
   impl_->observer = std::move(shared);
 }
 
-bool Engine::healthy() const { return impl_->alive && !impl_->core.executor().failure(); }
+bool Engine::healthy() const { return impl_->alive; }
 
 }  // namespace quire

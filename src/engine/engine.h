@@ -74,7 +74,7 @@ class Engine {
   EngineStats stats() const;
   void set_step_observer(StepObserver observer);
 
-  /// False once the engine thread has died of an internal fault, or its executor has failed for good.
+  /// False once the engine thread has died of an internal fault, or of an executor that could not recover.
   bool healthy() const;
 
  private:

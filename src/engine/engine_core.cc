@@ -89,10 +89,10 @@ int64_t EngineCore::step() {
   const double executed = steady_seconds();
   if (status.ok()) {
     book_results();
+  } else if (recover()) {
+    return 0;
   } else {
     fail_step(status.error());
-    // What fail_step() ended is delivered all the same.
-    if (const std::optional<Error> failure = executor_->failure()) throw CheckFailure(failure->message);
   }
   if (config_.check_integrity_every_step) check_integrity();
   ++stats_.steps;
@@ -149,6 +149,17 @@ void EngineCore::fail_step(const Error& error) {
   for (RequestState* request : *scheduled_) {
     end_request(*request, final_output(*request, FinishReason::kError, error));
   }
+}
+
+bool EngineCore::recover() {
+  const std::optional<Error> failure = executor_->failure();
+  if (!failure) return false;
+  spdlog::error("{}. Starting again; {} requests are recomputed", failure->message, scheduler_.running_count());
+  const double begin = steady_seconds();
+  if (const Status status = executor_->recover(); !status.ok()) throw CheckFailure(status.error().message);
+  scheduler_.start_over();
+  spdlog::info("Steps go on after {:.2f} s", steady_seconds() - begin);
+  return true;
 }
 
 void EngineCore::count_end(FinishReason reason) {

@@ -27,8 +27,9 @@ class EngineCore {
   void abort(const std::string& id);
 
   /// Plans and runs one step and books its results; returns the number of tokens it computed. An executor that fails
-  /// costs the requests of that step. Throws CheckFailure on an internal fault, and when the executor has failed for
-  /// good: then only end_all() may follow. Outputs wait for deliver().
+  /// costs the requests of that step; where no step could succeed any more it recovers, and what ran is recomputed.
+  /// Throws CheckFailure on an internal fault, and when the executor cannot recover: then only end_all() may follow.
+  /// Outputs wait for deliver().
   int64_t step();
 
   /// Calls the callbacks of what step(), abort() and end_all() produced.
@@ -55,6 +56,8 @@ class EngineCore {
   Status run_executor();
   void book_results();
   void fail_step(const Error& error);
+  /// After a step that failed: false where only its requests failed.
+  bool recover();
   void count_end(FinishReason reason);
   void end_request(RequestState& request, RequestOutput&& output);
 

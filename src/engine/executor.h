@@ -29,6 +29,9 @@ class Executor {
   }
   /// Why no step can succeed any more, once that is so. From any thread.
   virtual std::optional<Error> failure() const { return std::nullopt; }
+  /// After a failure: makes steps possible again, with all adapters, but with nothing in the cache. An Error where that
+  /// cannot be done.
+  virtual Status recover() { return internal_error("this executor cannot recover"); }
 
   /// Frees an adapter that no plan will name again; from any thread, quick. Unknown ids are ignored.
   virtual void remove_adapter(uint64_t adapter_id) { (void)adapter_id; }

@@ -187,6 +187,14 @@ void Scheduler::preempt(RequestState& victim) {
   if (!is_long(victim)) ++short_waiting_;
 }
 
+void Scheduler::start_over() {
+  for (RequestState* request : running_) preempt(*request);
+  running_.clear();
+  scheduled_.clear();
+  const bool all_free = cache_.reset_prefix_cache();
+  QUIRE_CHECK(all_free);
+}
+
 void Scheduler::drop_preempted() {
   if (!budget_.preempted) return;
   std::erase_if(running_, [](const RequestState* request) { return request->stage != RequestStage::kRunning; });

@@ -45,6 +45,9 @@ class Scheduler {
   /// by adapter (base model first), then by arrival. Empty only when there are no requests.
   const std::vector<RequestState*>& schedule();
 
+  /// The cache's contents are lost, the current step's too: running requests are recomputed, and no page is used again.
+  void start_over();
+
   /// After the step: the scheduled tokens are computed. Registers full blocks.
   void mark_computed(RequestState& request);
 

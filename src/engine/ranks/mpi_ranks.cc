@@ -29,7 +29,9 @@ class MpiRanks final : public RankHost {
   std::unique_ptr<RankTransport> transport() override { return std::move(transport_); }
   // Each has the CPUs that the launcher gave it, all of them.
   Sharing sharing() const override { return Sharing::kOwnCpus; }
-  // The launcher ends the job when a rank ends.
+  // The launcher ends the job when a rank ends, and is the one to start it again.
+  Status restart() override { return unsupported("the ranks of an MPI job are started again by its launcher"); }
+  bool can_restart() const override { return false; }
   std::optional<std::string> failure() const override { return std::nullopt; }
   void stop(std::chrono::milliseconds) override {}
 

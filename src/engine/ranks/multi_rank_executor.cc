@@ -18,6 +18,9 @@ namespace quire {
 namespace {
 
 constexpr std::chrono::seconds kTimeToEnd{2};
+// Ranks that fail more often than this many times in this time are not started again.
+constexpr size_t kMostRestarts = 3;
+constexpr std::chrono::minutes kRestartWindow{10};
 
 class MultiRankExecutor final : public Executor {
  public:
@@ -52,6 +55,8 @@ class MultiRankExecutor final : public Executor {
   }
   void remove_adapter(uint64_t adapter_id) override { adapters_->remove(adapter_id); }
 
+  Status recover() override;
+
   std::optional<Error> failure() const override {
     {
       const std::lock_guard lock(mutex_);
@@ -79,6 +84,10 @@ class MultiRankExecutor final : public Executor {
     if (!failure_) failure_ = error;
   }
 
+  /// How often the ranks may be started anew.
+  Status check_restarts();
+  Status rejoin();
+
   bool tell_end() {
     adapters_->stop();
     std::string end;
@@ -90,6 +99,8 @@ class MultiRankExecutor final : public Executor {
   std::unique_ptr<RankGroups> groups_;
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<AdapterOrders> adapters_;
+  std::vector<int64_t> blocks_;  ///< of each group
+  std::vector<std::chrono::steady_clock::time_point> restarts_;
   std::string order_;
   bool ready_ = false;   ///< the other ranks take orders
   bool pinned_ = false;  ///< the engine's thread
@@ -117,6 +128,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   setup_.tensor_parallel_size = config.tensor_parallel_size;
   setup_.pipeline_parallel_size = config.pipeline_parallel_size;
   setup_.sharing = host_->sharing();
+  if (setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.files = fingerprint_of(config.model);
   setup_.threads = config.threads;
   if (config.threads == 0 && setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.threads = default_compute_threads();
   setup_.kernels = ops::cpu::kernels().name;
@@ -143,12 +155,59 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
                                                       checkpoint.config.vocab_size, blocks, groups));
   QUIRE_RETURN_IF_ERROR(share_blocks(blocks, world()));
   worker_->allocate_cache(blocks);
+  blocks_ = blocks;
   QUIRE_RETURN_IF_ERROR(agree(world(), {}));
-  adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_);
+  adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_, host_->can_restart());
   ready_ = true;
   loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block,
                                std::accumulate(sizes.threads.begin(), sizes.threads.end(), int64_t{0}));
   return loaded;
+}
+
+Status MultiRankExecutor::check_restarts() {
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(restarts_, [&](auto time) { return now - time > kRestartWindow; });
+  if (restarts_.size() >= kMostRestarts) {
+    return Error{ErrorKind::kUnavailable,
+                 fmt::format("the ranks have failed {} times within {} minutes, lastly: {}", restarts_.size() + 1,
+                             kRestartWindow.count(), failure().value_or(Error()).message),
+                 {}};
+  }
+  restarts_.push_back(now);
+  return {};
+}
+
+// This rank keeps its weights; what is in its cache means nothing without the others' parts.
+Status MultiRankExecutor::recover() {
+  if (!host_->can_restart()) return failure().value_or(internal_error("no rank has failed"));
+  QUIRE_RETURN_IF_ERROR(check_restarts());
+  groups_->state.transport().abort("the ranks are started again");
+  ready_ = false;
+  {
+    const std::unique_lock hold = adapters_->hold();
+    host_->stop(std::chrono::milliseconds(0));
+    groups_.reset();
+    QUIRE_RETURN_IF_ERROR(host_->restart());
+    QUIRE_RETURN_IF_ERROR(rejoin());
+    const std::lock_guard lock(mutex_);
+    failure_.reset();
+  }
+  adapters_->send_removals();
+  return {};
+}
+
+/// The meetings of load(), for a rank that has loaded already; then the adapters.
+Status MultiRankExecutor::rejoin() {
+  QUIRE_ASSIGN_OR_RETURN(groups_, join_ranks(host_->transport(), setup_));
+  QUIRE_RETURN_IF_ERROR(agree(world(), {}));
+  QUIRE_RETURN_IF_ERROR(share_cache_groups(*worker_, *groups_));
+  QUIRE_RETURN_IF_ERROR(agree(world(), {}));
+  const auto sizes = share_sizes(*worker_, world());
+  if (!sizes.ok()) return sizes.error();
+  QUIRE_RETURN_IF_ERROR(share_blocks(blocks_, world()));
+  QUIRE_RETURN_IF_ERROR(agree(world(), {}));
+  ready_ = true;
+  return adapters_->repeat(*groups_);
 }
 
 }  // namespace

@@ -66,19 +66,44 @@ Result<AdapterSummary> AdapterOrders::load(uint64_t id, const AdapterFiles& file
   Result<AdapterSummary> loaded = internal_error("not loaded");
   {
     const std::lock_guard lock(order_);
-    QUIRE_RETURN_IF_ERROR(group().broadcast_object(order));
-    loaded = load_together(worker_, groups_, id, own);
+    loaded = send(id, order, own);
+    if (loaded.ok() && keep_) {
+      const std::lock_guard guard(mutex_);
+      loaded_[id] = std::move(order);
+    }
   }
   send_removals();
   return loaded;
 }
 
+Result<AdapterSummary> AdapterOrders::send(uint64_t id, std::string& order,
+                                           const Result<std::shared_ptr<const AdapterFiles>>& files) {
+  QUIRE_RETURN_IF_ERROR(groups_->adapters->broadcast_object(order));
+  return load_together(worker_, *groups_, id, files);
+}
+
+Status AdapterOrders::repeat(RankGroups& groups) {
+  groups_ = &groups;
+  std::map<uint64_t, std::string> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    orders = loaded_;
+  }
+  for (auto& [id, order] : orders) {
+    worker_.adapters().remove(id);  // loaded anew, since the ranks share the work
+    const auto loaded = send(id, order, unpack_adapter_files(order.substr(kHeader)));
+    if (!loaded.ok()) return loaded.error();
+  }
+  return {};
+}
+
 void AdapterOrders::remove(uint64_t id) {
-  worker_.adapters().remove(id);
   {
     const std::lock_guard lock(mutex_);
     removals_.push_back(id);
+    loaded_.erase(id);
   }
+  worker_.adapters().remove(id);
   send_removals();
 }
 
@@ -94,8 +119,9 @@ void AdapterOrders::send_removals() {
     }
     if (removals.empty()) return;
     for (const uint64_t id : removals) {
+      worker_.adapters().remove(id);  // repeat() may have brought it back
       std::string text = order_of(kRemove, id);
-      if (!group().broadcast_object(text).ok()) return;  // the ranks have failed, and keep nothing
+      if (!groups_->adapters->broadcast_object(text).ok()) return;  // the ranks have failed, and keep nothing
     }
   }
 }
@@ -103,7 +129,7 @@ void AdapterOrders::send_removals() {
 void AdapterOrders::stop() {
   const std::lock_guard lock(order_);
   std::string end;
-  (void)group().broadcast_object(end);
+  (void)groups_->adapters->broadcast_object(end);
 }
 
 RankAdapters::RankAdapters(Worker& worker, RankGroups& groups)
@@ -114,7 +140,7 @@ RankAdapters::~RankAdapters() { thread_.join(); }
 Status RankAdapters::obey() {
   std::string order;
   while (true) {
-    QUIRE_RETURN_IF_ERROR(group().broadcast_object(order));
+    QUIRE_RETURN_IF_ERROR(groups_.adapters->broadcast_object(order));
     if (order.empty()) return {};
     QUIRE_CHECK(order.size() >= kHeader);
     uint64_t id = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,7 +20,8 @@ namespace quire {
 /// Rank 0's side. Safe to use from any thread.
 class AdapterOrders {
  public:
-  AdapterOrders(Worker& worker, RankGroups& groups) : worker_(worker), groups_(groups) {}
+  /// With `keep` each adapter's files stay in memory, for repeat().
+  AdapterOrders(Worker& worker, RankGroups& groups, bool keep) : worker_(worker), groups_(&groups), keep_(keep) {}
 
   /// One after the other.
   Result<AdapterSummary> load(uint64_t id, const AdapterFiles& files);
@@ -28,16 +30,24 @@ class AdapterOrders {
   /// Ends the other ranks' side.
   void stop();
 
- private:
+  /// Waits for a load under way, which must have been broken off; until the lock goes, none begins.
+  std::unique_lock<std::mutex> hold() { return std::unique_lock(order_); }
+  /// Under hold(): goes on with other groups, whose ranks know of no adapter, and loads all again.
+  Status repeat(RankGroups& groups);
+  /// After hold(): tells the other ranks what was removed meanwhile.
   void send_removals();
 
-  GroupCoordinator& group() const { return *groups_.adapters; }
+ private:
+  Result<AdapterSummary> send(uint64_t id, std::string& order,
+                              const Result<std::shared_ptr<const AdapterFiles>>& files);
 
   Worker& worker_;
-  RankGroups& groups_;
-  std::mutex order_;  ///< held while the group is in use
+  RankGroups* groups_;
+  const bool keep_;
+  std::mutex order_;  ///< held while the groups are in use
   std::mutex mutex_;  ///< guards what follows
   std::vector<uint64_t> removals_;
+  std::map<uint64_t, std::string> loaded_;  ///< the orders of all adapters, where they are kept
 };
 
 /// The other ranks' side: a thread that does what rank 0 says until that says stop or the ranks fail.
@@ -50,8 +60,6 @@ class RankAdapters {
 
  private:
   Status obey();
-
-  GroupCoordinator& group() const { return *groups_.adapters; }
 
   Worker& worker_;
   RankGroups& groups_;

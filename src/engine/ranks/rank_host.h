@@ -27,6 +27,9 @@ class RankHost {
   /// Rank 0's; taken once.
   virtual std::unique_ptr<RankTransport> transport() = 0;
   virtual Sharing sharing() const = 0;
+  /// Starts the ranks anew, after stop(): transport() then gives another. An Error where that cannot be done from here.
+  virtual Status restart() = 0;
+  virtual bool can_restart() const = 0;
   /// Why the ranks cannot go on, once one has failed. From any thread.
   virtual std::optional<std::string> failure() const = 0;
   /// Gives the ranks that time to end by themselves; then ends them. None is left afterwards.

@@ -1,3 +1,4 @@
+#include <mutex>
 #include <utility>
 
 #include "distributed/rank_launcher.h"
@@ -8,11 +9,23 @@ namespace {
 
 class RankProcesses final : public RankHost {
  public:
-  explicit RankProcesses(std::unique_ptr<RankLauncher> launcher) : launcher_(std::move(launcher)) {}
+  explicit RankProcesses(int ranks) : ranks_(ranks) {}
 
   std::unique_ptr<RankTransport> transport() override { return launcher_->transport(); }
   Sharing sharing() const override { return Sharing::kProcesses; }
+
+  Status restart() override {
+    RankLauncherOptions options;
+    options.segment.ranks = ranks_;
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankLauncher> launcher, RankLauncher::start(std::move(options)));
+    const std::lock_guard lock(mutex_);
+    launcher_ = std::move(launcher);
+    return {};
+  }
+  bool can_restart() const override { return true; }
+
   std::optional<std::string> failure() const override {
+    const std::lock_guard lock(mutex_);
     const std::optional<RankFailure> failure = launcher_->failure();
     if (!failure) return std::nullopt;
     return failure->message;
@@ -20,16 +33,17 @@ class RankProcesses final : public RankHost {
   void stop(std::chrono::milliseconds grace) override { launcher_->stop(grace); }
 
  private:
+  const int ranks_;
+  mutable std::mutex mutex_;  ///< held to replace the launcher, and by other threads to use it
   std::unique_ptr<RankLauncher> launcher_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<RankHost>> start_rank_processes(int ranks) {
-  RankLauncherOptions options;
-  options.segment.ranks = ranks;
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankLauncher> launcher, RankLauncher::start(std::move(options)));
-  return std::unique_ptr<RankHost>(std::make_unique<RankProcesses>(std::move(launcher)));
+  auto processes = std::make_unique<RankProcesses>(ranks);
+  QUIRE_RETURN_IF_ERROR(processes->restart());
+  return std::unique_ptr<RankHost>(std::move(processes));
 }
 
 }  // namespace quire

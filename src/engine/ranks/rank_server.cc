@@ -78,6 +78,10 @@ class RankServer {
                          ": results would not be repeatable; set QUIRE_CPU_ISA to one that all have");
     }
     QUIRE_ASSIGN_OR_RETURN(checkpoint, open_checkpoint(setup_.model));
+    if (!setup_.files.empty() && fingerprint_of(setup_.model) != setup_.files) {
+      return invalid_argument("the files of " + setup_.model +
+                              " have changed since rank 0 loaded them: start the server again");
+    }
     const int rank = world().rank();
     worker_ = std::make_unique<Worker>(setup_.place_of(rank), setup_.threads_of(rank));
     return worker_->build(checkpoint.config, setup_.settings);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -12,6 +13,7 @@ namespace quire {
 
 std::string RankSetup::to_text() const {
   return nlohmann::json{{"model", model},
+                        {"files", files},
                         {"storage", static_cast<int>(settings.storage)},
                         {"lora", static_cast<int>(settings.lora)},
                         {"kv_cache", static_cast<int>(settings.kv_cache)},
@@ -30,6 +32,7 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     const nlohmann::json fields = nlohmann::json::parse(text);
     RankSetup setup;
     fields.at("model").get_to(setup.model);
+    fields.at("files").get_to(setup.files);
     setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
     setup.settings.lora = static_cast<DType>(fields.at("lora").get<int>());
     setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
@@ -56,6 +59,27 @@ ThreadPoolOptions RankSetup::threads_of(int rank) const {
   const Range own = partition(static_cast<int64_t>(cpus.size()), place);
   options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
   return options;
+}
+
+std::string fingerprint_of(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> paths = {model};
+  if (fs::is_directory(model, error)) {
+    paths.clear();
+    for (fs::directory_iterator entry(model, error), end; !error && entry != end; entry.increment(error)) {
+      const fs::path extension = entry->path().extension();
+      if (extension == ".safetensors" || extension == ".gguf" || extension == ".json") paths.push_back(entry->path());
+    }
+    std::ranges::sort(paths);
+  }
+  std::string fingerprint;
+  for (const fs::path& path : paths) {
+    const auto size = fs::file_size(path, error);
+    const auto time = fs::last_write_time(path, error).time_since_epoch().count();
+    fingerprint += path.filename().string() + " " + std::to_string(size) + " " + std::to_string(time) + "\n";
+  }
+  return fingerprint;
 }
 
 Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> transport, RankSetup& setup) {

@@ -17,6 +17,7 @@ namespace quire {
 /// What rank 0 has settled for all ranks.
 struct RankSetup {
   std::string model;  ///< path of the checkpoint
+  std::string files;  ///< fingerprint_of() it, where all ranks see the same disk; else empty
   WorkerSettings settings;
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
@@ -33,6 +34,9 @@ struct RankSetup {
   /// That rank's share of the threads and of the allowed CPUs. Stages run one after the other: each may have them all.
   ThreadPoolOptions threads_of(int rank) const;
 };
+
+/// What tells whether a checkpoint's files are still those that were loaded: their names, sizes and times.
+std::string fingerprint_of(const std::string& model);
 
 /// One rank's groups.
 struct RankGroups {

@@ -12,16 +12,20 @@ namespace quire::testing {
 
 class ThreadRanks final : public RankHost {
  public:
-  explicit ThreadRanks(int ranks) : segment_(make_segment(options_for(ranks))) {
-    for (int rank = 1; rank < ranks; ++rank) {
-      threads_.emplace_back(
-          [segment = segment_, rank] { (void)serve_rank(std::make_unique<ShmTransport>(segment, rank)); });
-    }
-  }
+  explicit ThreadRanks(int ranks) : ranks_(ranks) { (void)restart(); }
   ~ThreadRanks() override { stop(std::chrono::milliseconds(0)); }
 
   std::unique_ptr<RankTransport> transport() override { return std::make_unique<ShmTransport>(segment_, 0); }
   Sharing sharing() const override { return Sharing::kThreads; }
+  Status restart() override {
+    segment_ = make_segment(options_for(ranks_));
+    for (int rank = 1; rank < ranks_; ++rank) {
+      threads_.emplace_back(
+          [segment = segment_, rank] { (void)serve_rank(std::make_unique<ShmTransport>(segment, rank)); });
+    }
+    return {};
+  }
+  bool can_restart() const override { return true; }
   std::optional<std::string> failure() const override { return std::nullopt; }
   void stop(std::chrono::milliseconds grace) override {
     if (grace.count() == 0) segment_->abort("the test ends");
@@ -38,6 +42,7 @@ class ThreadRanks final : public RankHost {
     return options;
   }
 
+  const int ranks_;
   std::shared_ptr<SharedSegment> segment_;
   std::vector<std::thread> threads_;
 };
