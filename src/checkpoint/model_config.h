@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/own_fields.h"
 #include "ops/activation_kind.h"
 #include "tensor/dtype.h"
 
@@ -61,6 +62,7 @@ struct ModelConfig {
   std::optional<int32_t> bos_token_id, pad_token_id;
   std::vector<int32_t> eos_token_ids;  ///< of config.json and generation_config.json together
   GenerationConfig generation;
+  OwnFields own_fields;  ///< what an architecture that is not built in reads beside these
 };
 
 /// Reads and judges `folder`/config.json and, where it exists, generation_config.json. Unknown architectures are left

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/architecture_config.h"
+#include "checkpoint/declared_fields.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/json_document.h"
 #include "checkpoint/json_fields.h"
@@ -24,8 +26,8 @@ constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 32;
 
-/// Fills architecture and model_type, each from the other where one is missing.
-const ModelFamily& read_identity(JsonFields& fields, ModelConfig& config) {
+/// Fills model_type, and the architecture where the file names one.
+void read_names(JsonFields& fields, ModelConfig& config) {
   config.model_type = fields.text("model_type", "");
   if (const json* names = fields.find("architectures")) {
     if (names->is_array() && !names->empty() && names->front().is_string()) {
@@ -34,6 +36,28 @@ const ModelFamily& read_identity(JsonFields& fields, ModelConfig& config) {
       fields.fail_value("architectures", "a list of names");
     }
   }
+}
+
+/// The declaration of an architecture that code outside quire has brought, found by either of its names; nullptr where
+/// there is none.
+Result<const ArchitectureConfig*> find_declared(JsonFields& fields, ModelConfig& config) {
+  const ArchitectureConfigs& configs = ArchitectureConfigs::instance();
+  if (config.architecture.empty() && find_model_family_by_type(config.model_type) == nullptr) {
+    config.architecture = configs.architecture_of(config.model_type).value_or("");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const ArchitectureConfig* const declared, configs.find(config.architecture));
+  if (declared == nullptr) return declared;
+  if (config.model_type.empty()) config.model_type = declared->model_type;
+  if (!declared->model_type.empty() && config.model_type != declared->model_type) {
+    return invalid_argument(fields.where() + ": model_type " + quote_name(config.model_type) +
+                                " contradicts architecture " + config.architecture,
+                            "model_type");
+  }
+  return declared;
+}
+
+/// The family of a built-in architecture, found by either of its names; the generic one for others.
+const ModelFamily& find_family(JsonFields& fields, ModelConfig& config) {
   const ModelFamily* of_type = find_model_family_by_type(config.model_type);
   if (config.architecture.empty() && of_type != nullptr) config.architecture = of_type->architecture;
   if (config.architecture.empty()) fields.fail_value("architectures", "a list that names the model's class");
@@ -126,6 +150,12 @@ void read_window(JsonFields& fields, const json& object, const ModelFamily& fami
   std::vector<LayerType> given = read_layer_types(fields, config);
   config.layer_types.assign(layers, LayerType::kFullAttention);
   switch (family.window_rule) {
+    case WindowRule::kRefused:
+      if (window || std::ranges::find(given, LayerType::kSlidingAttention) != given.end()) {
+        fields.fail(unsupported(fields.where() + ": sliding attention is not supported for " + config.architecture,
+                                "sliding_window"));
+      }
+      return;
     case WindowRule::kNone:
       if (std::ranges::find(given, LayerType::kSlidingAttention) != given.end()) {
         fields.fail(unsupported(fields.where() + ": sliding layer_types are not supported for " + config.architecture,
@@ -142,7 +172,8 @@ void read_window(JsonFields& fields, const json& object, const ModelFamily& fami
       }
       return;
     case WindowRule::kQwen: {
-      const bool use_window = fields.boolean("use_sliding_window", family.architecture.empty());
+      // Of the built-in families that slide so all have the field; to others the window alone says it.
+      const bool use_window = fields.boolean("use_sliding_window", find_model_family(family.architecture) == nullptr);
       const int64_t first = fields.integer("max_window_layers", 28, 0, INT32_MAX);
       if (use_window) config.sliding_window = window;
       if (!given.empty()) {
@@ -209,13 +240,37 @@ void judge_rest(JsonFields& fields, const ModelFamily& family, JudgedConfig& jud
   if (!names.empty()) judged.warnings.push_back(fields.where() + ": unknown fields are ignored: " + names);
 }
 
+/// Fields that are judged before all others.
+void mark_judged(JsonFields& fields) {
+  for (const char* key : {"architectures", "model_type", "quantization_config", "compression_config", "quantization"}) {
+    fields.mark_read(key);
+  }
+}
+
+Result<JudgedConfig> judge_declared(const ArchitectureConfig& declared, const json& object, const std::string& where,
+                                    JudgedConfig judged) {
+  QUIRE_ASSIGN_OR_RETURN(const json renamed, apply_declaration(declared, object, where));
+  JsonFields fields(renamed, where);
+  mark_judged(fields);
+  const ModelFamily family = declared_family(judged.config.architecture, declared);
+  read_fields(fields, renamed, family, judged);
+  judge_declared_fields(declared, family, fields, judged.config);
+  QUIRE_RETURN_IF_ERROR(fields.status());
+  QUIRE_RETURN_IF_ERROR(validate_model_config(judged.config, where));
+  return judged;
+}
+
 Result<JudgedConfig> judge(const json& object, const std::string& where) {
   JudgedConfig judged;
   JsonFields fields(object, where);
-  const ModelFamily& family = read_identity(fields, judged.config);
+  read_names(fields, judged.config);
   QUIRE_RETURN_IF_ERROR(fields.status());
   QUIRE_RETURN_IF_ERROR(refuse_quantized_config(object, where));
-  for (const char* key : {"quantization_config", "compression_config", "quantization"}) fields.mark_read(key);
+  QUIRE_ASSIGN_OR_RETURN(const ArchitectureConfig* const declared, find_declared(fields, judged.config));
+  if (declared != nullptr) return judge_declared(*declared, object, where, std::move(judged));
+  const ModelFamily& family = find_family(fields, judged.config);
+  QUIRE_RETURN_IF_ERROR(fields.status());
+  mark_judged(fields);
   read_fields(fields, object, family, judged);
   if (!family.architecture.empty()) judge_rest(fields, family, judged);
   if (fields.status().ok()) {

@@ -8,15 +8,9 @@
 #include <string_view>
 
 #include "checkpoint/json_fields.h"
+#include "checkpoint/window_rule.h"
 
 namespace quire {
-
-/// How a family decides which layers slide.
-enum class WindowRule : uint8_t {
-  kNone,       ///< no sliding attention, whatever sliding_window says
-  kAllLayers,  ///< every layer when sliding_window is given
-  kQwen,       ///< only with use_sliding_window; then layer_types, else layers from max_window_layers on
-};
 
 struct ModelFamily {
   std::string_view architecture;
@@ -35,7 +29,7 @@ struct ModelFamily {
 const ModelFamily* find_model_family(std::string_view architecture);
 /// The family whose config class has that model_type ("llama"), or nullptr.
 const ModelFamily* find_model_family_by_type(std::string_view model_type);
-/// Defaults for architectures that are not built in: a plug-in may bring the model.
+/// Defaults for architectures that are not built in.
 const ModelFamily& generic_model_family();
 
 /// Judges the fields that no getter has read: those that would change the result are refused unless they have the value

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/api.h"
 #include "base/result.h"
 #include "checkpoint/model_config.h"
 #include "tensor/tensor.h"
@@ -16,7 +17,7 @@
 namespace quire {
 
 /// One tensor of a checkpoint. Names are Hugging Face's, also for a GGUF file; shapes are row-major.
-struct WeightInfo {
+struct QUIRE_API WeightInfo {
   std::string name;
   std::vector<int64_t> shape;
   std::string stored_type;  ///< as the file names it: "BF16", "Q4_1", ...
@@ -29,7 +30,7 @@ struct WeightInfo {
 
 /// Reads a checkpoint's tensors. Everything about offsets, sizes and types was checked when it was opened. Thread-safe
 /// for reading.
-class WeightSource {
+class QUIRE_API WeightSource {
  public:
   virtual ~WeightSource() = default;
 
