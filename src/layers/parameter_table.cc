@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <regex>
 
 namespace quire {
 
 namespace {
 
 constexpr size_t kNamesInMessage = 8;
+constexpr size_t kLongestMatchedName = 1000;
 
+/// The first names; where there are more, the log gets all of them.
 std::string list_names(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kNamesInMessage);
   std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "));
-  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  if (shown < names.size()) {
+    text += fmt::format(" and {} more", names.size() - shown);
+    spdlog::error("All {}: {}", names.size(), fmt::join(names, ", "));
+  }
   return text;
 }
 
@@ -55,23 +62,6 @@ ParameterTable::Target ParameterTable::find(std::string_view checkpoint_name, st
   return {};
 }
 
-Status ParameterTable::load_one(const WeightSource& source, const WeightInfo& weight, const Target& target) const {
-  const std::vector<int64_t>* expected = &target.parameter->whole;
-  if (!target.piece.empty()) {
-    const auto& pieces = target.parameter->pieces;
-    const auto piece =
-        std::find_if(pieces.begin(), pieces.end(), [&](const ParameterPiece& p) { return p.id == target.piece; });
-    if (piece == pieces.end()) return internal_error(fmt::format("no piece '{}' for {}", target.piece, weight.name));
-    expected = &piece->shape;
-  }
-  if (weight.shape != *expected) {
-    return invalid_argument(fmt::format("{}: tensor {} has shape [{}], but the model's config asks for [{}]",
-                                        source.description(), weight.name, fmt::join(weight.shape, ", "),
-                                        fmt::join(*expected, ", ")));
-  }
-  return target.parameter->load(source, weight, target.piece);
-}
-
 std::vector<std::string> ParameterTable::missing(std::span<const StackedName> stacked) const {
   std::vector<std::string> names;
   for (const auto& [name, parameter] : parameters_) {
@@ -95,27 +85,86 @@ std::vector<std::string> ParameterTable::missing(std::span<const StackedName> st
   return names;
 }
 
-Status ParameterTable::load(const WeightSource& source, const LoadOptions& options) {
-  std::vector<std::string> unexpected;
+Status ParameterTable::ignore_unexpected(const std::string& expression) {
+  if (expression.empty()) return {};
+  try {
+    // Its implementation recurses along the text, so a name of a hostile length matches nothing.
+    ignored_ = [regex = std::regex(expression)](std::string_view name) {
+      return name.size() <= kLongestMatchedName && std::regex_search(name.begin(), name.end(), regex);
+    };
+  } catch (const std::regex_error& error) {
+    return invalid_argument(
+        fmt::format("--ignore-unexpected-weights '{}' is no regular expression: {}", expression, error.what()),
+        "ignore_unexpected_weights");
+  }
+  return {};
+}
+
+ParameterTable::Plan ParameterTable::plan(const WeightSource& source, const LoadOptions& options) {
+  Plan plan;
   for (const WeightInfo& weight : source.tensors()) {
     const Target target = find(weight.name, options.stacked);
+    plan.targets.push_back(target);
     if (target.parameter == nullptr) {
       const bool known = has_suffix(weight.name, options.ignored_suffixes) || lies_below(weight.name, elsewhere_);
-      if (!known) unexpected.push_back(weight.name);
-    } else {
-      QUIRE_RETURN_IF_ERROR(load_one(source, weight, target));
-      target.parameter->loaded.emplace(target.piece);
+      if (!known) plan.unexpected.push_back(weight.name);
+      continue;
+    }
+    target.parameter->loaded.emplace(target.piece);
+    const std::vector<int64_t>* const expected = shape_of(target);
+    if (expected == nullptr) {
+      plan.misshapen.push_back(
+          fmt::format("tensor {} stands for piece '{}', which its layer does not have", weight.name, target.piece));
+    } else if (weight.shape != *expected) {
+      plan.misshapen.push_back(fmt::format("tensor {} has shape [{}], but the model's config asks for [{}]",
+                                           weight.name, fmt::join(weight.shape, ", "), fmt::join(*expected, ", ")));
+    }
+  }
+  return plan;
+}
+
+const std::vector<int64_t>* ParameterTable::shape_of(const Target& target) {
+  if (target.piece.empty()) return &target.parameter->whole;
+  const auto piece = std::ranges::find(target.parameter->pieces, target.piece, &ParameterPiece::id);
+  return piece == target.parameter->pieces.end() ? nullptr : &piece->shape;
+}
+
+void ParameterTable::pass_over(std::vector<std::string>& names, const std::string& where) const {
+  if (!ignored_) return;
+  std::vector<std::string> ignored;
+  for (const std::string& name : names) {
+    if (ignored_(name)) ignored.push_back(name);
+  }
+  if (ignored.empty()) return;
+  std::erase_if(names, ignored_);
+  spdlog::warn("{}: {} tensor(s) that this model has no use for are ignored, as --ignore-unexpected-weights says: {}",
+               where, ignored.size(), fmt::join(ignored, ", "));
+}
+
+Status ParameterTable::load(const WeightSource& source, const LoadOptions& options) {
+  for (auto& [name, parameter] : parameters_) parameter.loaded.clear();
+  Plan planned = plan(source, options);
+  std::vector<std::string> faults;
+  if (!planned.misshapen.empty()) faults.push_back(list_names(planned.misshapen));
+  if (const auto names = missing(options.stacked); !names.empty()) {
+    faults.push_back(fmt::format("{} tensor(s) that the model needs are missing: {}", names.size(), list_names(names)));
+  }
+  pass_over(planned.unexpected, source.description());
+  if (!planned.unexpected.empty()) {
+    faults.push_back(fmt::format("{} tensor(s) would not be used by this model: {}", planned.unexpected.size(),
+                                 list_names(planned.unexpected)));
+  }
+  if (!faults.empty()) {
+    return invalid_argument(fmt::format("{}: {}", source.description(), fmt::join(faults, "; ")));
+  }
+  for (size_t i = 0; i < planned.targets.size(); ++i) {
+    const WeightInfo& weight = source.tensors()[i];
+    const Target& target = planned.targets[i];
+    if (target.parameter != nullptr) {
+      QUIRE_RETURN_IF_ERROR(target.parameter->load(source, weight, target.piece));
       source.release(weight);
     }
     if (options.progress) options.progress(static_cast<int64_t>(weight.stored_bytes));
-  }
-  if (const auto names = missing(options.stacked); !names.empty()) {
-    return invalid_argument(fmt::format("{}: {} tensor(s) that the model needs are missing: {}", source.description(),
-                                        names.size(), list_names(names)));
-  }
-  if (!unexpected.empty()) {
-    return unsupported(fmt::format("{}: {} tensor(s) would not be used by this model: {}", source.description(),
-                                   unexpected.size(), list_names(unexpected)));
   }
   return {};
 }

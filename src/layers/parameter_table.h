@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/api.h"
 #include "base/result.h"
 #include "checkpoint/weight_source.h"
 
@@ -30,10 +31,10 @@ struct StackedName {
 };
 
 /// `name` with its part `from` replaced by `to`; empty when it does not hold `from` as whole path components.
-std::string replace_name_part(std::string_view name, std::string_view from, std::string_view to);
+QUIRE_API std::string replace_name_part(std::string_view name, std::string_view from, std::string_view to);
 
 /// Whether `name` is one of `prefixes` or lies below one ("a.b" lies below "a").
-bool lies_below(std::string_view name, std::span<const std::string> prefixes);
+QUIRE_API bool lies_below(std::string_view name, std::span<const std::string> prefixes);
 
 /// What load_weights may pass over, and whom it tells how far it is.
 struct LoadOptions {
@@ -46,7 +47,7 @@ struct LoadOptions {
 
 /// Layers register their parameters when they are built; load() then fills all of them from a checkpoint or says which
 /// tensors are missing, unexpected or misshapen.
-class ParameterTable {
+class QUIRE_API ParameterTable {
  public:
   /// Takes one piece of a parameter, this rank's share of it.
   using Load = std::function<Status(const WeightSource& source, const WeightInfo& weight, std::string_view piece)>;
@@ -58,6 +59,12 @@ class ParameterTable {
   /// Tensors whose names begin with `prefix` (whole path components) are loaded by another pipeline stage.
   void add_elsewhere(std::string prefix) { elsewhere_.push_back(std::move(prefix)); }
 
+  /// Unexpected tensors whose name `expression` (ECMAScript's syntax) matches in any part are passed over, which load()
+  /// logs. Empty: none. An Error says what is wrong with the expression.
+  Status ignore_unexpected(const std::string& expression);
+
+  /// Judges the whole checkpoint first: an Error names the tensors that are missing, misshapen or unexpected before
+  /// anything is read.
   Status load(const WeightSource& source, const LoadOptions& options);
 
  private:
@@ -72,11 +79,24 @@ class ParameterTable {
     std::string_view piece;
   };
 
+  /// What a checkpoint has for this table.
+  struct Plan {
+    std::vector<Target> targets;  ///< of each tensor; without a parameter where it is passed over
+    std::vector<std::string> misshapen;
+    std::vector<std::string> unexpected;
+  };
+
   Target find(std::string_view checkpoint_name, std::span<const StackedName> stacked);
-  Status load_one(const WeightSource& source, const WeightInfo& weight, const Target& target) const;
+  /// As the checkpoint must have it; nullptr where the parameter has no such piece.
+  static const std::vector<int64_t>* shape_of(const Target& target);
+  Plan plan(const WeightSource& source, const LoadOptions& options);
   std::vector<std::string> missing(std::span<const StackedName> stacked) const;
 
+  /// Takes out of `names` those that ignore_unexpected() covers, and says so.
+  void pass_over(std::vector<std::string>& names, const std::string& where) const;
+
   std::map<std::string, Parameter, std::less<>> parameters_;
+  std::function<bool(std::string_view name)> ignored_;
   std::vector<std::string> elsewhere_;
 };
 

@@ -72,5 +72,36 @@ TEST(ParameterTable, NamesAMisshapenTensorWithBothShapes) {
   EXPECT_NE(status.error().message.find("[4, 2]"), std::string::npos);
 }
 
+TEST(ParameterTable, NamesEverythingThatIsWrongBeforeItLoadsAnything) {
+  MemorySource source;
+  source.add_random("mlp.gate_proj.weight", {4, 3});
+  source.add_random("mlp.extra.weight", {4, 2});
+  Table table;
+  const Status status = table.load(source);
+  ASSERT_FALSE(status.ok());
+  for (const char* part :
+       {"mlp.gate_proj.weight has shape [4, 3]", "missing: mlp.up_proj.weight", "mlp.extra.weight"}) {
+    EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
+  }
+  EXPECT_TRUE(table.loaded.empty());
+}
+
+TEST(ParameterTable, PassesOverWhatTheExpressionMatches) {
+  MemorySource source;
+  source.add_random("mlp.gate_up_proj.weight", {8, 2});
+  source.add_random("vision.tower.weight", {3});
+  source.add_random("audio.tower.weight", {3});
+  Table table;
+  ASSERT_TRUE(table.parameters.ignore_unexpected("^vision\\.").ok());
+  const Status status = table.load(source);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("audio.tower.weight"), std::string::npos) << status.error().message;
+  EXPECT_EQ(status.error().message.find("vision"), std::string::npos);
+  ASSERT_TRUE(table.parameters.ignore_unexpected("tower").ok());
+  EXPECT_TRUE(table.load(source).ok());
+  EXPECT_EQ(table.loaded, (std::vector<std::string>{"mlp.gate_up_proj.weight/"}));
+  EXPECT_FALSE(table.parameters.ignore_unexpected("(").ok());
+}
+
 }  // namespace
 }  // namespace quire::testing
