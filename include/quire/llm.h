@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/api.h"
 #include "quire/sampling_params.h"
 
 namespace quire {
@@ -53,13 +54,15 @@ class [[nodiscard]] Expected {
 /// Every engine flag under its name, with the defaults for offline use. An absent value is decided when the model is
 /// loaded.
 struct LLMOptions {
-  std::string model;                     ///< a Hugging Face folder or a .gguf file
-  std::string tokenizer;                 ///< where to read the tokenizer from; empty: from the model
-  std::string chat_template;             ///< a path or the template's text; empty: the model's own
-  std::string dtype = "auto";            ///< auto, float32, bfloat16, float16: how unquantized weights are stored
-  std::string kv_cache_dtype = "auto";   ///< auto, float32, bfloat16, float16
-  std::optional<int64_t> max_model_len;  ///< -1: what the cache holds
-  int64_t block_size = 16;               ///< tokens in a page of the KV cache, a multiple of 16
+  std::string model;                       ///< a Hugging Face folder or a .gguf file
+  std::string tokenizer;                   ///< where to read the tokenizer from; empty: from the model
+  std::string chat_template;               ///< a path or the template's text; empty: the model's own
+  std::vector<std::string> model_plugins;  ///< libraries with models, each a path or ARCHITECTURE=PATH
+  std::string ignore_unexpected_weights;   ///< tensors that match and no model takes are passed over; empty: none
+  std::string dtype = "auto";              ///< auto, float32, bfloat16, float16: how unquantized weights are stored
+  std::string kv_cache_dtype = "auto";     ///< auto, float32, bfloat16, float16
+  std::optional<int64_t> max_model_len;    ///< -1: what the cache holds
+  int64_t block_size = 16;                 ///< tokens in a page of the KV cache, a multiple of 16
   std::optional<int64_t> kv_cache_memory_bytes;
   std::optional<int64_t> num_gpu_blocks_override;
   bool enable_prefix_caching = true;
@@ -75,7 +78,8 @@ struct LLMOptions {
   std::optional<int64_t> max_loras;               ///< distinct adapters in one step; none: no limit
   std::optional<int64_t> max_lora_rank;           ///< adapters of a higher rank are refused; none: no limit
   std::optional<int64_t> max_cpu_loras;  ///< idle adapters beyond this number leave memory, the longest unused first
-  std::string lora_dtype = "auto";       ///< how adapters are stored: auto (as the model's weights), float32, bfloat16, float16
+  std::string lora_dtype =
+      "auto";  ///< how adapters are stored: auto (as the model's weights), float32, bfloat16, float16
 };
 
 /// A LoRA adapter for a prompt. It is loaded from `path` on the first use of `name` and stays in memory; the name
@@ -86,7 +90,7 @@ struct LoraRequest {
 };
 
 /// A loaded model. Thread-safe; movable. Destroying it ends what still runs.
-class LLM {
+class QUIRE_API LLM {
  public:
   /// A prompt as text (special tokens such as BOS are added as the tokenizer says) or as token ids.
   struct Prompt {

@@ -86,6 +86,8 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   EngineConfig config;
   config.offline = true;
   config.model = options.model;
+  config.model_plugins = options.model_plugins;
+  config.ignore_unexpected_weights = options.ignore_unexpected_weights;
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.dtype, "dtype", config.dtype));
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.kv_cache_dtype, "kv_cache_dtype", config.kv_cache_dtype));
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.lora_dtype, "lora_dtype", config.lora.dtype));

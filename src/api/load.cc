@@ -11,8 +11,11 @@
 #include "api/async_llm.h"
 #include "api/engine_adapter_memory.h"
 #include "api/load_progress.h"
+#include "api/model_trial.h"
 #include "checkpoint/weight_source.h"
 #include "engine/create_executor.h"
+#include "models/model_plugin.h"
+#include "models/registry.h"
 #include "ops/cpu/kernel_table.h"
 
 namespace quire {
@@ -47,6 +50,7 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
     return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
   QUIRE_RETURN_IF_ERROR(AdapterFolder(config.lora.folder).judge());
   const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
+  QUIRE_RETURN_IF_ERROR(load_model_plugins(config.model_plugins));
   ops::cpu::kernels();  // judges QUIRE_CPU_ISA here: a worker of the pool could not report it
   QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));
   AsyncLlmParts parts;
@@ -70,7 +74,10 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
   parts.limits = loaded->limits;
   parts.executor = std::move(loaded->executor);
   parts.adapter_memory = [lora = config.lora](Engine& engine) { return make_engine_adapter_memory(engine, lora); };
-  return AsyncLlm::from_parts(std::move(parts));
+  const bool from_plugin = ModelRegistry::instance().is_from_plugin(parts.model.architecture);
+  std::unique_ptr<AsyncLlm> llm = AsyncLlm::from_parts(std::move(parts));
+  if (from_plugin) QUIRE_RETURN_IF_ERROR(try_model(*llm));
+  return llm;
 }
 
 }  // namespace

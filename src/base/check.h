@@ -4,16 +4,18 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/api.h"
+
 namespace quire {
 
 /// Thrown by QUIRE_CHECK. No input may lead to one; the server answers 500 and logs it.
-class CheckFailure : public std::logic_error {
+class QUIRE_API CheckFailure : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
 /// Thrown for a start-up failure that ends the program with one sentence and a non-zero exit code.
-class StartupError : public std::runtime_error {
+class QUIRE_API StartupError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -24,9 +26,9 @@ class StartupError : public std::runtime_error {
 
 }  // namespace quire
 
-#define QUIRE_CHECK(condition)                                      \
-  do {                                                              \
-    if (!(condition)) [[unlikely]] {                                \
-      ::quire::check_failed(#condition, __FILE__, __LINE__);   \
-    }                                                               \
+#define QUIRE_CHECK(condition)                               \
+  do {                                                       \
+    if (!(condition)) [[unlikely]] {                         \
+      ::quire::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                        \
   } while (false)

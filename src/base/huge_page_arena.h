@@ -5,12 +5,14 @@
 #include <mutex>
 #include <vector>
 
+#include "base/api.h"
+
 namespace quire {
 
 /// A bump allocator over 2 MiB-aligned anonymous mappings for which the kernel is asked for huge pages, so that
 /// streaming through weights misses the TLB rarely and small matrices share pages. Pages take memory when they are
 /// first written. Memory is zero at first and lives as long as the arena. Safe to call from several threads.
-class HugePageArena {
+class QUIRE_API HugePageArena {
  public:
   /// Without huge pages memory is taken in small ones: for weights of less than a few huge pages.
   explicit HugePageArena(bool huge_pages = true) : huge_pages_(huge_pages) {}

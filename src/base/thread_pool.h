@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/api.h"
+
 namespace quire {
 
 struct ThreadPoolOptions {
@@ -21,7 +23,7 @@ struct ThreadPoolOptions {
 
 /// Runs loops over its workers. The thread that calls parallel_for is worker 0 and computes too; one loop runs at a
 /// time. Which worker runs which task is not fixed: tasks must not depend on it, nor on each other.
-class ThreadPool {
+class QUIRE_API ThreadPool {
  public:
   explicit ThreadPool(ThreadPoolOptions options = {});
   ~ThreadPool();
@@ -55,6 +57,6 @@ class ThreadPool {
 };
 
 /// Threads to compute with by default: the allowed CPUs, cut to the cgroup's CPU quota (rounded up); at least 1.
-int default_compute_threads();
+QUIRE_API int default_compute_threads();
 
 }  // namespace quire

@@ -27,6 +27,16 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
                config.use_generation_config = choice == "auto";
                return {};
              })
+      .repeatable(
+          "--model-plugin", "PATH|ARCHITECTURE=PATH",
+          "Shared library with models of your own, repeatable; with an architecture's name it is loaded only for a "
+          "checkpoint of that architecture",
+          &config.model_plugins)
+      .value(
+          "--ignore-unexpected-weights", "REGEX",
+          "Pass over the checkpoint's tensors that the model has no use for and whose name the expression matches in "
+          "any part (default: refuse them)",
+          into(&config.ignore_unexpected_weights))
       .value("--dtype", "TYPE",
              "Storage type of unquantized weights: auto (the file's own), float32 or float, bfloat16, float16 or half "
              "(default: auto)",

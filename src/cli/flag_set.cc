@@ -107,25 +107,38 @@ FlagSet& FlagSet::value(const std::string& names, const std::string& label, cons
   return *this;
 }
 
+namespace {
+
+/// Adds each text of an option to `target`.
+CLI::Option* add_texts(CLI::App& app, const std::string& names, const std::string& help,
+                       std::vector<std::string>* target) {
+  return app.add_option_function<std::vector<std::string>>(
+      names,
+      [name = display_name(names), target](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) {
+          deliver(
+              name,
+              [target](const std::string& value) {
+                target->push_back(value);
+                return Status{};
+              },
+              text);
+        }
+      },
+      help);
+}
+
+}  // namespace
+
 FlagSet& FlagSet::list(const std::string& names, const std::string& label, const std::string& help,
                        std::vector<std::string>* target) {
-  const std::string name = display_name(names);
-  app_.add_option_function<std::vector<std::string>>(
-          names,
-          [name, target](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) {
-              deliver(
-                  name,
-                  [target](const std::string& value) {
-                    target->push_back(value);
-                    return Status{};
-                  },
-                  text);
-            }
-          },
-          help)
-      ->type_name(label)
-      ->group(group_);
+  add_texts(app_, names, help, target)->type_name(label)->group(group_);
+  return *this;
+}
+
+FlagSet& FlagSet::repeatable(const std::string& names, const std::string& label, const std::string& help,
+                             std::vector<std::string>* target) {
+  add_texts(app_, names, help, target)->allow_extra_args(false)->type_name(label)->group(group_);
   return *this;
 }
 

@@ -55,6 +55,9 @@ class FlagSet {
   /// A flag with one or more values, repeatable.
   FlagSet& list(const std::string& names, const std::string& label, const std::string& help,
                 std::vector<std::string>* target);
+  /// A flag with one value, repeatable: each use adds one.
+  FlagSet& repeatable(const std::string& names, const std::string& label, const std::string& help,
+                      std::vector<std::string>* target);
   /// A flag without a value.
   FlagSet& flag(const std::string& names, const std::string& help, bool* target);
   /// --name and --no-name; both together are refused.

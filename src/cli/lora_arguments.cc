@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cli/flag_set.h"
+#include "models/model_plugin.h"
 #include "models/registry.h"
 
 namespace quire::cli {
@@ -15,7 +16,10 @@ std::shared_ptr<const AdapterFiles> open_adapter(const std::string& path, const 
   return std::move(files).value();
 }
 
-Checkpoint open_base_model(const std::string& path) {
+Checkpoint open_base_model(const std::string& path, std::span<const std::string> model_plugins) {
+  if (const Status loaded = load_model_plugins(model_plugins); !loaded.ok()) {
+    throw StartupError(loaded.error().message);
+  }
   auto checkpoint = open_checkpoint(path);
   if (!checkpoint.ok()) throw StartupError(checkpoint.error().message);
   const auto family = ModelRegistry::instance().find(checkpoint->config.architecture);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "checkpoint/weight_source.h"
@@ -12,7 +13,7 @@ namespace quire::cli {
 /// Opens an adapter; FlagError names `command` when the path is missing, StartupError says what is wrong with it.
 std::shared_ptr<const AdapterFiles> open_adapter(const std::string& path, const std::string& command);
 
-/// Opens a model of a family that quire knows, without loading it.
-Checkpoint open_base_model(const std::string& path);
+/// Opens a model of a family that quire or one of the plugins knows, without loading it.
+Checkpoint open_base_model(const std::string& path, std::span<const std::string> model_plugins);
 
 }  // namespace quire::cli

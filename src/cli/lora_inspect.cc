@@ -23,6 +23,7 @@ using nlohmann::ordered_json;
 struct Arguments {
   std::string path;
   std::string model;
+  std::vector<std::string> model_plugins;
   bool json = false;
 };
 
@@ -158,7 +159,7 @@ Status check_fit(const AdapterFiles& files, const Checkpoint& model) {
 int run(const Arguments& arguments) {
   const auto files = open_adapter(arguments.path, "quire lora inspect");
   Status fit;
-  if (!arguments.model.empty()) fit = check_fit(*files, open_base_model(arguments.model));
+  if (!arguments.model.empty()) fit = check_fit(*files, open_base_model(arguments.model, arguments.model_plugins));
   if (arguments.json) {
     print_json(*files, arguments, fit);
   } else {
@@ -179,6 +180,8 @@ Command add_lora_inspect_command(CLI::App& parent) {
   flags.group("Inspection")
       .value("--model", "PATH", "A model to hold the adapter against; exit code 1 if it does not fit",
              into(&arguments->model))
+      .repeatable("--model-plugin", "PATH|ARCHITECTURE=PATH",
+                  "Shared library with the model's architecture, repeatable", &arguments->model_plugins)
       .flag("--json", "Print JSON, with every module", &arguments->json);
   return {app, [arguments] { return run(*arguments); }};
 }

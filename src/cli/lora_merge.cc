@@ -18,6 +18,7 @@ namespace {
 
 struct Arguments {
   std::string model, lora, output;
+  std::vector<std::string> model_plugins;
   int64_t max_shard_bytes = 5'000'000'000;
   int threads = 0;
 };
@@ -31,7 +32,7 @@ int run(const Arguments& arguments) {
     throw FlagError("'quire lora merge' needs --model, --lora and --output.");
   }
   const auto files = open_adapter(arguments.lora, "quire lora merge");
-  const Checkpoint model = open_base_model(arguments.model);
+  const Checkpoint model = open_base_model(arguments.model, arguments.model_plugins);
   const InterruptGuard interrupt;
   ThreadPoolOptions pool_options;
   pool_options.threads = arguments.threads;
@@ -67,6 +68,8 @@ Command add_lora_merge_command(CLI::App& parent) {
   FlagSet flags(*app);
   flags.group("Merge")
       .value("--model", "PATH", "The base model, a folder in Hugging Face's layout", into(&arguments->model))
+      .repeatable("--model-plugin", "PATH|ARCHITECTURE=PATH",
+                  "Shared library with the base model's architecture, repeatable", &arguments->model_plugins)
       .value("--lora", "PATH", "The adapter's folder", into(&arguments->lora))
       .value("--output", "PATH", "The folder to write; it must not exist", into(&arguments->output))
       .value("--max-shard-size", "SIZE", "Largest weights file (default: 5g)",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "tensor/dtype.h"
@@ -24,6 +25,8 @@ struct LoraConfig {
 
 struct EngineConfig {
   std::string model;                                  ///< a Hugging Face folder or a .gguf file
+  std::vector<std::string> model_plugins;             ///< --model-plugin: a library, or ARCHITECTURE=LIBRARY
+  std::string ignore_unexpected_weights;              ///< --ignore-unexpected-weights: a regular expression; empty: none
   std::optional<DType> dtype;                         ///< --dtype; none is auto
   std::optional<DType> kv_cache_dtype;                ///< --kv-cache-dtype; none is auto: float32 for float32 weights, else bfloat16
   std::optional<int64_t> max_model_len;               ///< --max-model-len; none: from the config, -1: what the cache holds

@@ -12,6 +12,14 @@ namespace quire {
 namespace {
 /// Rows of logits held at a time while prompt tokens are scored: never a tokens x vocabulary buffer.
 constexpr size_t kScoreRows = 32;
+
+/// A model from outside may compute anything.
+void check_rows(const char* what, const Tensor& got, int64_t rows, int64_t cols) {
+  if ((got.defined() || rows == 0) && got.dtype() == DType::kFloat32 && got.rows() == rows && got.cols() == cols)
+    return;
+  throw CheckFailure(fmt::format("the model gave {} of shape [{}, {}] where [{}, {}] is needed", what, got.rows(),
+                                 got.cols(), rows, cols));
+}
 }  // namespace
 
 ModelRunner::ModelRunner(OpContext& context, Model& model, const KvCacheStorage& kv_cache, const LoraManager& adapters,
@@ -36,6 +44,7 @@ Status ModelRunner::run(const StepPlan& plan, StepResult& result) {
   build_batch(plan);
   stages_.receive(batch_);
   const Tensor hidden = model_.forward(batch_);
+  if (stages_.is_last()) check_rows("hidden states", hidden, static_cast<int64_t>(output_rows_.size()), hidden.cols());
   stages_.send(batch_);
   sample_rows(plan, hidden, result);
   score_rows(hidden, result);
@@ -147,6 +156,7 @@ Tensor ModelRunner::logits_of(const Tensor& hidden, std::span<const int32_t> row
     Tensor selected = context_.workspace->tensor(count, hidden.cols());
     ops::select_rows(context_, hidden, rows, selected);
     logits = model_.compute_logits(context_, selected, adapters);
+    if (logits.defined()) check_rows("logits", logits, count, stages_.vocab_size());
   }
   return stages_.pass_logits(logits, count);
 }

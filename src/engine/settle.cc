@@ -45,6 +45,7 @@ Result<WorkerSettings> settle_worker(const EngineConfig& config, const ModelConf
       config.kv_cache_dtype.value_or(settings.storage == DType::kFloat32 ? DType::kFloat32 : DType::kBFloat16);
   QUIRE_ASSIGN_OR_RETURN(settings.max_positions, settle_positions(config, model));
   settings.block_size = config.block_size;
+  settings.ignore_unexpected_weights = config.ignore_unexpected_weights;
   return settings;
 }
 

@@ -17,6 +17,7 @@ class StageLink {
   StageLink(OpContext& context, ParallelRank stage, ParallelRank tensor_parallel, std::vector<int64_t> widths,
             int64_t vocab_size);
 
+  int64_t vocab_size() const { return vocab_size_; }
   bool is_last() const { return stage_.rank == stage_.size - 1; }
   /// Before the forward pass: what the stage before has left, in the workspace.
   void receive(ForwardBatch& batch) const;

@@ -1,5 +1,6 @@
 #include "engine/worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "models/registry.h"
@@ -23,7 +24,12 @@ Status Worker::build(const ModelConfig& config, const WorkerSettings& settings) 
   if (place_.stage.size > 1 && model_->intermediate_widths().empty()) {
     return unsupported(config.architecture + " cannot be divided into pipeline stages", "pipeline_parallel_size");
   }
-  groups_ = group_layers(model_->kv_cache_specs());
+  const std::vector<KvCacheSpec> specs = model_->kv_cache_specs();
+  const auto usable = [](const KvCacheSpec& spec) { return spec.kv_heads > 0 && spec.k_dim > 0 && spec.v_dim > 0; };
+  if (specs.empty() || !std::ranges::all_of(specs, usable)) {
+    return internal_error("the model " + config.architecture + " declares no attention layer, or one without heads");
+  }
+  groups_ = group_layers(specs);
   return {};
 }
 
@@ -43,8 +49,26 @@ void Worker::set_all_kv_cache_specs(const std::vector<std::vector<KvCacheSpec>>&
   }
 }
 
+namespace {
+
+/// A model of a plugin may throw whatever it likes.
+Status load_model_weights(Model& model, const WeightSource& weights, const std::function<void(int64_t)>& progress) {
+  try {
+    return model.load_weights(weights, progress);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return internal_error("the model could not load its weights: " + std::string(error.what()));
+  } catch (...) {
+    return internal_error("the model could not load its weights: it threw something that is no std::exception");
+  }
+}
+
+}  // namespace
+
 Status Worker::load_weights(const WeightSource& weights, const std::function<void(int64_t)>& progress) {
-  QUIRE_RETURN_IF_ERROR(model_->load_weights(weights, progress));
+  QUIRE_RETURN_IF_ERROR(parameters_.ignore_unexpected(settings_.ignore_unexpected_weights));
+  QUIRE_RETURN_IF_ERROR(load_model_weights(*model_, weights, progress));
   adapters_ = std::make_unique<LoraManager>(LoraTarget{adaptable_, model_->stacked_names(), settings_.lora});
   return {};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/huge_page_arena.h"
@@ -25,6 +26,7 @@ struct WorkerSettings {
   DType kv_cache = DType::kFloat32;  ///< of keys and values
   int64_t max_positions = 0;         ///< that rotary tables cover
   int64_t block_size = 0;
+  std::string ignore_unexpected_weights;  ///< a regular expression; empty: none
 };
 
 /// A rank's places: which part of each layer it holds, and of which layers.

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/api.h"
+#include "base/check.h"
 #include "kv_cache/kv_cache_spec.h"
 #include "ops/attention.h"
 #include "tensor/tensor.h"
@@ -12,7 +14,7 @@
 namespace quire {
 
 /// Owns the storage of every group and gives each attention layer its view.
-class KvCacheStorage {
+class QUIRE_API KvCacheStorage {
  public:
   /// Reserves (does not touch) `blocks_per_group[g]` blocks for each group. Throws StartupError when the address space
   /// cannot be had.
@@ -20,12 +22,17 @@ class KvCacheStorage {
                  int64_t block_size, DType dtype, Device device = {});
 
   /// The view of attention layer `layer` (index among attention layers).
-  const ops::PagedKvLayer& layer(int layer) const { return layers_[layer]; }
+  const ops::PagedKvLayer& layer(int layer) const { return layers_[checked(layer)]; }
   /// Which group's block table that layer reads.
-  int group_of(int layer) const { return group_of_[layer]; }
+  int group_of(int layer) const { return group_of_[checked(layer)]; }
   int group_count() const { return group_count_; }
 
  private:
+  size_t checked(int layer) const {
+    QUIRE_CHECK(layer >= 0 && static_cast<size_t>(layer) < layers_.size());
+    return static_cast<size_t>(layer);
+  }
+
   struct Unmap {
     size_t bytes = 0;
     void operator()(void* memory) const;

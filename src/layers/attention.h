@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/api.h"
 #include "distributed/partition.h"
 #include "kv_cache/kv_cache_spec.h"
 #include "layers/forward_batch.h"
@@ -18,7 +19,7 @@ struct AttentionOptions {
   int64_t window = 0;    ///< 0: full attention
 };
 
-class Attention {
+class QUIRE_API Attention {
  public:
   /// `layer` is this layer's index among the rank's attention layers.
   Attention(int layer, const HeadPartition& heads, AttentionOptions options);

@@ -3,13 +3,14 @@
 
 #include <string>
 
+#include "base/api.h"
 #include "checkpoint/model_config.h"
 #include "layers/forward_batch.h"
 #include "layers/linear.h"
 
 namespace quire {
 
-class GatedMlp {
+class QUIRE_API GatedMlp {
  public:
   GatedMlp(LayerContext& context, const std::string& prefix, int64_t hidden_size, int64_t intermediate_size, bool bias,
            Activation activation);

@@ -3,12 +3,13 @@
 
 #include <string>
 
+#include "base/api.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
 
 namespace quire {
 
-class LayerNorm {
+class QUIRE_API LayerNorm {
  public:
   /// Registers `prefix`.weight and, with `bias`, `prefix`.bias of `size` values.
   LayerNorm(LayerContext& context, const std::string& prefix, int64_t size, double epsilon, bool bias);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/api.h"
 #include "distributed/partition.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
@@ -20,7 +21,7 @@
 namespace quire {
 
 /// What the linears share: the weight, its bias, loading and multiplication.
-class LinearBase {
+class QUIRE_API LinearBase {
  public:
   virtual ~LinearBase() = default;
   LinearBase(const LinearBase&) = delete;
@@ -63,13 +64,13 @@ class LinearBase {
 };
 
 /// The whole matrix on every rank.
-class ReplicatedLinear : public LinearBase {
+class QUIRE_API ReplicatedLinear : public LinearBase {
  public:
   ReplicatedLinear(LayerContext& context, std::string prefix, int64_t in_features, int64_t out_features, bool bias);
 };
 
 /// Output features divided over the ranks.
-class ColumnParallelLinear : public LinearBase {
+class QUIRE_API ColumnParallelLinear : public LinearBase {
  public:
   /// Shares are multiples of `multiple` features. With `gather_output` every rank gets all features, in the
   /// checkpoint's order, instead of its share.
@@ -89,7 +90,7 @@ class ColumnParallelLinear : public LinearBase {
 };
 
 /// Several column-parallel matrices of the same input, multiplied as one: each piece is divided by itself.
-class MergedColumnParallelLinear : public ColumnParallelLinear {
+class QUIRE_API MergedColumnParallelLinear : public ColumnParallelLinear {
  public:
   struct Piece {
     std::string id;
@@ -101,7 +102,7 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
 };
 
 /// The attention projections q, k and v as one matrix: heads divided over the ranks, KV heads held where they are read.
-class QKVParallelLinear : public ColumnParallelLinear {
+class QUIRE_API QKVParallelLinear : public ColumnParallelLinear {
  public:
   QKVParallelLinear(LayerContext& context, std::string prefix, int64_t hidden_size, int64_t head_dim,
                     const HeadPartition& heads, int64_t total_query_heads, int64_t total_kv_heads, bool bias);
@@ -114,7 +115,7 @@ struct RowParallelOptions {
 
 /// Input features divided over the ranks: each computes a part of the sum, and all get the sum. The bias is whole and
 /// added once, by rank 0, before the sum.
-class RowParallelLinear : public LinearBase {
+class QUIRE_API RowParallelLinear : public LinearBase {
  public:
   /// `input` is the share of the input features that falls to this rank.
   RowParallelLinear(LayerContext& context, std::string prefix, int64_t in_features, Range input, int64_t out_features,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/api.h"
 #include "layers/forward_batch.h"
 #include "tensor/op_context.h"
 #include "tensor/tensor.h"
@@ -12,7 +13,7 @@ namespace quire {
 
 /// Set on a layer by whoever manages adapters; called by the thread that runs the step, and only when the rows are not
 /// all the base model's.
-class LoraHook {
+class QUIRE_API LoraHook {
  public:
   virtual ~LoraHook() = default;
   /// Adds to out what each segment's adapter changes. x is the layer's input (of an embedding the token ids, [1, rows]

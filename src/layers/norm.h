@@ -3,12 +3,13 @@
 
 #include <string>
 
+#include "base/api.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
 
 namespace quire {
 
-class RMSNorm {
+class QUIRE_API RMSNorm {
  public:
   /// Registers `prefix`.weight of `size` values.
   RMSNorm(LayerContext& context, const std::string& prefix, int64_t size, double epsilon);

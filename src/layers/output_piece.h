@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/api.h"
 #include "distributed/partition.h"
 
 namespace quire {
@@ -25,10 +26,10 @@ struct RowRun {
   int64_t count = 0;
 };
 
-int64_t total_features(std::span<const OutputPiece> pieces);
-int64_t local_features(std::span<const OutputPiece> pieces);
+QUIRE_API int64_t total_features(std::span<const OutputPiece> pieces);
+QUIRE_API int64_t local_features(std::span<const OutputPiece> pieces);
 
 /// The runs that a tensor holding `piece` (all pieces, one after the other, when empty) gives to this rank.
-std::vector<RowRun> runs_of(std::span<const OutputPiece> pieces, std::string_view piece);
+QUIRE_API std::vector<RowRun> runs_of(std::span<const OutputPiece> pieces, std::string_view piece);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/api.h"
 #include "checkpoint/model_config.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
@@ -18,13 +19,13 @@ struct RopeParameters {
 
 /// `max_positions` matters only to the dynamic type: beyond the original context its base grows with it, as vLLM
 /// computes it.
-RopeParameters compute_rope_parameters(const ModelConfig& config, int64_t max_positions);
+QUIRE_API RopeParameters compute_rope_parameters(const ModelConfig& config, int64_t max_positions);
 
 /// The positions that a model's rope covers without being asked for more: max_position_embeddings, extended by the
 /// scaling factor for linear and yarn as vLLM does; the original context for dynamic.
-int64_t rope_context_length(const ModelConfig& config);
+QUIRE_API int64_t rope_context_length(const ModelConfig& config);
 
-class RotaryEmbedding {
+class QUIRE_API RotaryEmbedding {
  public:
   RotaryEmbedding(LayerContext& context, const ModelConfig& config);
 

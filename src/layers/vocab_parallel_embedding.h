@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/api.h"
 #include "distributed/partition.h"
 #include "layers/forward_batch.h"
 #include "layers/layer_context.h"
@@ -14,7 +15,7 @@
 namespace quire {
 
 /// A table of one row per token id. Each rank holds a part of the (padded) vocabulary.
-class VocabParallelTable {
+class QUIRE_API VocabParallelTable {
  public:
   /// Registers `prefix`.weight.
   VocabParallelTable(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
@@ -37,7 +38,7 @@ class VocabParallelTable {
   std::unique_ptr<LinearWeight> weight_;
 };
 
-class VocabParallelEmbedding {
+class QUIRE_API VocabParallelEmbedding {
  public:
   VocabParallelEmbedding(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
   VocabParallelEmbedding(const VocabParallelEmbedding&) = delete;
@@ -58,7 +59,7 @@ class VocabParallelEmbedding {
 
 /// The output head: logits of every token of the vocabulary. Tied, it multiplies with the embedding's own table, which
 /// is stored once; to adapters it is a layer by itself in either case.
-class ParallelLMHead {
+class QUIRE_API ParallelLMHead {
  public:
   ParallelLMHead(LayerContext& context, const std::string& prefix, int64_t vocab_size, int64_t hidden_size);
   ParallelLMHead(LayerContext& context, const std::string& prefix, const VocabParallelEmbedding& tied);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/api.h"
 #include "base/result.h"
 #include "checkpoint/weight_source.h"
 #include "distributed/partition.h"
@@ -16,11 +17,11 @@
 namespace quire {
 
 /// Reads `runs` of `weight`, columns `input`, into `target`.
-Status load_matrix(OpContext& context, const WeightSource& source, const WeightInfo& weight,
-                   std::span<const RowRun> runs, Range input, LinearWeight& target);
+QUIRE_API Status load_matrix(OpContext& context, const WeightSource& source, const WeightInfo& weight,
+                             std::span<const RowRun> runs, Range input, LinearWeight& target);
 
 /// All values of a small tensor (a bias, a norm's weight) in order: rounded to `storage` as every parameter is, then
 /// widened to float32.
-Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight, DType storage);
+QUIRE_API Result<std::vector<float>> load_vector(const WeightSource& source, const WeightInfo& weight, DType storage);
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/api.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/weight_source.h"
 #include "kv_cache/kv_cache_spec.h"
@@ -16,7 +17,7 @@
 namespace quire {
 
 /// A causal language model: flat token rows in, hidden states and logits out.
-class Model {
+class QUIRE_API Model {
  public:
   virtual ~Model() = default;
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/api.h"
 #include "tensor/op_context.h"
 #include "tensor/tensor.h"
 
@@ -34,7 +35,8 @@ struct PagedKvLayer {
 /// Rounds k and v to the cache's dtype and writes them. k: [tokens, kv_heads * k_dim], v: [tokens, kv_heads * v_dim]
 /// float32 (row strides allowed); slots: [1, tokens] int64 with block * block_size + offset, or -1 for a token that is
 /// not stored.
-void write_kv(OpContext& context, const Tensor& k, const Tensor& v, const Tensor& slots, const PagedKvLayer& cache);
+QUIRE_API void write_kv(OpContext& context, const Tensor& k, const Tensor& v, const Tensor& slots,
+                        const PagedKvLayer& cache);
 
 /// One sequence's rows in the flat batch.
 struct AttentionSequence {
@@ -59,7 +61,7 @@ struct AttentionParams {
 
 /// out[row, h * v_dim ...] = softmax(scale * q·K) V for each row and query head. q: [rows, query_heads * k_dim], out:
 /// [rows, query_heads * v_dim], float32 (row strides allowed).
-void paged_attention(OpContext& context, const AttentionParams& params, const Tensor& q, const PagedKvLayer& cache,
-                     std::span<const AttentionSequence> sequences, Tensor& out);
+QUIRE_API void paged_attention(OpContext& context, const AttentionParams& params, const Tensor& q,
+                               const PagedKvLayer& cache, std::span<const AttentionSequence> sequences, Tensor& out);
 
 }  // namespace quire::ops

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "base/api.h"
 #include "base/huge_page_arena.h"
 #include "base/result.h"
 #include "tensor/op_context.h"
@@ -30,24 +31,24 @@ struct PackedMatrix {
 };
 
 /// A matrix with memory from `arena`, which must outlive it; its weights are still to be packed.
-PackedMatrix make_packed_matrix(HugePageArena& arena, int64_t out_features, int64_t in_features, DType dtype);
+QUIRE_API PackedMatrix make_packed_matrix(HugePageArena& arena, int64_t out_features, int64_t in_features, DType dtype);
 
 /// Packs `source` (rows are output channels; converted to the matrix's dtype, round to nearest even) as output channels
 /// [first_row, first_row + source.rows) and input features [first_col, first_col + source.cols). Every element must be
 /// packed exactly once; padding channels are zeroed when their panel's last channel is packed or by zero_padding().
-void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,
-               PackedMatrix& matrix);
+QUIRE_API void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,
+                         PackedMatrix& matrix);
 
 /// Zeroes the lanes beyond out_features in the last panel. Call once, before or after packing.
-void zero_padding(OpContext& context, PackedMatrix& matrix);
+QUIRE_API void zero_padding(OpContext& context, PackedMatrix& matrix);
 
 /// out[r, n] = sum over k ascending of x[r, k] * W[n, k], plus bias[n]. x: [rows, in_features] float32; bias: [1,
 /// out_features] float32 or undefined; out: [rows, out_features] float32. x and out may have row strides; they must not
 /// overlap.
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out);
+QUIRE_API void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out);
 
 /// out[i, :] = row ids[i] of the packed table, widened to float32. ids: [1, n] int32, each in [0, out_features); an id
 /// outside gives zeros.
-void gather_rows(OpContext& context, const PackedMatrix& table, const Tensor& ids, Tensor& out);
+QUIRE_API void gather_rows(OpContext& context, const PackedMatrix& table, const Tensor& ids, Tensor& out);
 
 }  // namespace quire::ops

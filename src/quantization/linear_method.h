@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/api.h"
 #include "base/huge_page_arena.h"
 #include "base/result.h"
 #include "ops/linear.h"
@@ -15,7 +16,7 @@
 namespace quire {
 
 /// One rank's weight [out_features, in_features] in a method's own form.
-class LinearWeight {
+class QUIRE_API LinearWeight {
  public:
   LinearWeight(int64_t out_features, int64_t in_features) : out_features_(out_features), in_features_(in_features) {}
   virtual ~LinearWeight() = default;
@@ -42,7 +43,7 @@ class LinearWeight {
 };
 
 /// Makes weights of one scheme.
-class LinearMethod {
+class QUIRE_API LinearMethod {
  public:
   virtual ~LinearMethod() = default;
   virtual std::string_view name() const = 0;
@@ -52,6 +53,6 @@ class LinearMethod {
 };
 
 /// Weights kept in a float type (float32, bfloat16 or float16) and widened to float32 as they are multiplied.
-std::unique_ptr<LinearMethod> make_unquantized_linear_method(DType storage);
+QUIRE_API std::unique_ptr<LinearMethod> make_unquantized_linear_method(DType storage);
 
 }  // namespace quire

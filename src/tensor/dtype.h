@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/api.h"
+
 namespace quire {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kUInt8, kInt32, kInt64 };
@@ -50,6 +52,6 @@ constexpr std::string_view dtype_name(DType dtype) {
 }
 
 /// Parses a float type's name as flags and config.json spell it ("float32", "float", "bfloat16", "float16", "half").
-std::optional<DType> parse_float_dtype(std::string_view name);
+QUIRE_API std::optional<DType> parse_float_dtype(std::string_view name);
 
 }  // namespace quire

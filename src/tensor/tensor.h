@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "base/api.h"
 #include "base/check.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
@@ -27,7 +28,7 @@ constexpr bool dtype_holds(DType dtype) {
 
 /// A matrix of `rows` x `cols` elements, or a vector (rows == 1), with elements of a row side by side. Copying a Tensor
 /// copies the view; memory made by Tensor::empty is freed with its last view.
-class Tensor {
+class QUIRE_API Tensor {
  public:
   Tensor() = default;
 

@@ -6,12 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "base/api.h"
 #include "tensor/tensor.h"
 
 namespace quire {
 
 /// Hands out memory that lives until the enclosing Scope ends. Not thread-safe: used by the thread that runs the step.
-class Workspace {
+class QUIRE_API Workspace {
  public:
   explicit Workspace(Device device = {}) : device_(device) {}
   Workspace(const Workspace&) = delete;

@@ -124,11 +124,12 @@ std::string describe(const WorkerSettings& settings, const std::vector<int64_t>&
 Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Checkpoint&& checkpoint,
                                                const ProgressCallback& progress) {
   setup_.model = config.model;
+  setup_.model_plugins = config.model_plugins;
   QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint.config));
   setup_.tensor_parallel_size = config.tensor_parallel_size;
   setup_.pipeline_parallel_size = config.pipeline_parallel_size;
   setup_.sharing = host_->sharing();
-  if (setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.files = fingerprint_of(config.model);
+  if (setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.files = fingerprint_of(config.model, config.model_plugins);
   setup_.threads = config.threads;
   if (config.threads == 0 && setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.threads = default_compute_threads();
   setup_.kernels = ops::cpu::kernels().name;

@@ -13,6 +13,7 @@
 #include "engine/ranks/rank_setup.h"
 #include "engine/ranks/step_codec.h"
 #include "engine/worker.h"
+#include "models/model_plugin.h"
 #include "ops/cpu/kernel_table.h"
 
 namespace quire {
@@ -77,8 +78,9 @@ class RankServer {
                          std::string(ops::cpu::kernels().name) +
                          ": results would not be repeatable; set QUIRE_CPU_ISA to one that all have");
     }
+    QUIRE_RETURN_IF_ERROR(load_model_plugins(setup_.model_plugins));
     QUIRE_ASSIGN_OR_RETURN(checkpoint, open_checkpoint(setup_.model));
-    if (!setup_.files.empty() && fingerprint_of(setup_.model) != setup_.files) {
+    if (!setup_.files.empty() && fingerprint_of(setup_.model, setup_.model_plugins) != setup_.files) {
       return invalid_argument("the files of " + setup_.model +
                               " have changed since rank 0 loaded them: start the server again");
     }

@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "base/cpu_topology.h"
+#include "models/model_plugin.h"
 
 namespace quire {
 
 std::string RankSetup::to_text() const {
   return nlohmann::json{{"model", model},
                         {"files", files},
+                        {"model_plugins", model_plugins},
+                        {"ignore_unexpected_weights", settings.ignore_unexpected_weights},
                         {"storage", static_cast<int>(settings.storage)},
                         {"lora", static_cast<int>(settings.lora)},
                         {"kv_cache", static_cast<int>(settings.kv_cache)},
@@ -33,6 +36,8 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     RankSetup setup;
     fields.at("model").get_to(setup.model);
     fields.at("files").get_to(setup.files);
+    fields.at("model_plugins").get_to(setup.model_plugins);
+    fields.at("ignore_unexpected_weights").get_to(setup.settings.ignore_unexpected_weights);
     setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
     setup.settings.lora = static_cast<DType>(fields.at("lora").get<int>());
     setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
@@ -61,7 +66,7 @@ ThreadPoolOptions RankSetup::threads_of(int rank) const {
   return options;
 }
 
-std::string fingerprint_of(const std::string& model) {
+std::string fingerprint_of(const std::string& model, std::span<const std::string> model_plugins) {
   namespace fs = std::filesystem;
   std::error_code error;
   std::vector<fs::path> paths = {model};
@@ -73,6 +78,7 @@ std::string fingerprint_of(const std::string& model) {
     }
     std::ranges::sort(paths);
   }
+  for (const std::string& plugin : model_plugins) paths.push_back(plugin_library(plugin));
   std::string fingerprint;
   for (const fs::path& path : paths) {
     const auto size = fs::file_size(path, error);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace quire {
 
 /// What rank 0 has settled for all ranks.
 struct RankSetup {
-  std::string model;  ///< path of the checkpoint
-  std::string files;  ///< fingerprint_of() it, where all ranks see the same disk; else empty
+  std::string model;                       ///< path of the checkpoint
+  std::string files;                       ///< fingerprint_of() these, where all ranks see the same disk; else empty
+  std::vector<std::string> model_plugins;  ///< libraries with models
   WorkerSettings settings;
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
@@ -36,7 +38,7 @@ struct RankSetup {
 };
 
 /// What tells whether a checkpoint's files are still those that were loaded: their names, sizes and times.
-std::string fingerprint_of(const std::string& model);
+std::string fingerprint_of(const std::string& model, std::span<const std::string> model_plugins);
 
 /// One rank's groups.
 struct RankGroups {
