@@ -28,7 +28,7 @@ def test_help(command):
     (("serve", MODELS / "llama", "--no-such-flag"), "--no-such-flag"),
     (("serve", MODELS / "llama", "--port", "99999"), "--port"),
     (("serve", MODELS / "llama", "--dtype", "int3"), "--dtype"),
-    (("serve", MODELS / "llama", "-tp", "2"), "parallel"),
+    (("serve", MODELS / "llama", "-dp", "2"), "parallel"),
     (("bench", "serve", "--num-prompts", "0"), "--num-prompts"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_a_wrong_command_line_is_one_sentence(command, word):
