@@ -121,12 +121,28 @@ def test_loaded_by_name_and_with_a_sequential_residual(plugin):
         assert check_parity(server.url, EXAMPLE / "sequential", "custom") == []
 
 
-@pytest.mark.parametrize("sizes", [("-tp", "2"), ("-tp", "2", "-pp", "2")], ids=["tp2", "tp2-pp2"])
-def test_over_ranks(plugin, sizes):
+@pytest.mark.parametrize(("ranks", "sizes"), [(2, ("-tp", "2")), (3, ("-tp", "3")), (4, ("-tp", "2", "-pp", "2"))],
+                         ids=["tp2", "tp3", "tp2-pp2"])
+def test_over_ranks(plugin, ranks, sizes):
     flags = ("--model-plugin", plugin, "--enable-lora", "--lora-modules", f"tuned={EXAMPLE / 'adapter'}", *sizes)
     with running(EXAMPLE / "checkpoint", *FLOAT32, *map(str, flags)) as server:
+        assert any(f"{ranks} ranks" in line for line in server.log), "".join(server.log)
         assert check_parity(server.url, EXAMPLE / "checkpoint", "custom") == []
         assert check_parity(server.url, EXAMPLE / "adapter", "tuned") == []
+
+
+def test_a_program_that_embeds_quire_loads_the_plugin_too(installed, plugin, tmp_path):
+    run("cmake", "--build", BUILD, "--target", "quire_library")
+    run("cmake", "--install", BUILD, "--prefix", installed, "--component", "embedding")
+    shutil.copy(Path(__file__).parent / "plugins" / "embedder.cc", tmp_path)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(embedder LANGUAGES CXX)\nfind_package(quire REQUIRED)\n"
+        "add_executable(embedder embedder.cc)\ntarget_link_libraries(embedder PRIVATE quire::quire)\n")
+    cmake_builds(tmp_path, tmp_path / "build", installed)
+    for prompt in json.loads((EXAMPLE / "checkpoint" / "golden.json").read_text())["prompts"][:1]:
+        lines = run(tmp_path / "build" / "embedder", EXAMPLE / "checkpoint", plugin, *prompt["token_ids"]).splitlines()
+        ids = [int(line) for line in lines if line.isdigit()]  # the others are the library's log
+        assert ids == prompt["greedy_token_ids"]
 
 
 def test_a_plugin_for_another_architecture_is_not_loaded(tmp_path):
