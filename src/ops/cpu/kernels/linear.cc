@@ -16,7 +16,7 @@ namespace quire::ops::cpu::QUIRE_ISA {
 #if defined(QUIRE_ISA_avx512)
 constexpr int kTileRows = 12;
 constexpr int kTilePanels = 2;
-constexpr int kStreamingRows = 12;
+constexpr int kStreamingRows = 24;
 #elif defined(QUIRE_ISA_avx2)
 constexpr int kTileRows = 6;
 constexpr int kTilePanels = 1;
@@ -29,11 +29,14 @@ constexpr int kStreamingRows = 3;
 
 constexpr int kPanelVecs = static_cast<int>(kPanelChannels) / kLanes;
 /// Panels that are read side by side for `rows` rows: enough sums to hide the latency of an addition.
-constexpr int streaming_panels(int rows) { return rows == 1 ? 4 : (rows <= kTileRows / 2 ? 2 : 1) * kTilePanels; }
+constexpr int streaming_panels(int rows) {
+  return rows == 1 ? 4 : rows <= kTileRows / 2 ? 2 * kTilePanels : rows <= kTileRows ? kTilePanels : 1;
+}
 /// Bytes ahead of the reader that streamed weights are fetched.
 constexpr int64_t kPrefetchBytes = 2048;
 /// Features between two prefetches.
 constexpr int64_t kPrefetchFeatures = 4;
+constexpr int64_t kLineBytes = 64;
 
 /// body(0) ... body(kCount - 1), unrolled early enough for the compiler to keep arrays that `body` indexes in
 /// registers.
@@ -159,7 +162,7 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
   Sums<kRows, kPanels> sums;
   clear(sums);
   // Near the end of these panels, the weights ahead are those of the next kPanels panels.
-  constexpr int64_t kLineElements = 64 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kLineElements = kLineBytes / static_cast<int64_t>(sizeof(T));
   constexpr int64_t kAhead = kPrefetchBytes / static_cast<int64_t>(sizeof(T));
   const T* const ahead = weights + kAhead;
   const T* const ahead_at_end = ahead + (kPanels - 1) * panel_size;
@@ -228,6 +231,7 @@ struct TileBlock {
   int64_t target_panel_stride;
   const char* prefetch;  ///< weights that come next, fetched meanwhile
   int64_t prefetch_step;
+  const char* next_x;  ///< the tile of rows that comes next, fetched as well
 };
 
 /// What a tile does with the weights of its block: the first of a task leaves them widened for the others.
@@ -257,12 +261,16 @@ void multiply_tile(const TileBlock<T>& block) {
     if constexpr (kWeights == Weights::kWiden) store(wide, w);
     return w;
   };
+  constexpr int64_t kTileBytes = kPrefetchFeatures * kTileRows * static_cast<int64_t>(sizeof(float));
+  const char* next_x = block.next_x;
   const char* prefetch = block.prefetch;
   const int64_t prefetch_step = block.prefetch_step;
   multiply_add<kRows, kPanels, T>(
       block.x, kBlockFeatures, block.depth, sums, weight, [&](int64_t) __attribute__((always_inline)) {
-        __builtin_prefetch(prefetch);
+        for (int64_t i = 0; i < prefetch_step; i += kLineBytes) __builtin_prefetch(prefetch + i);
         prefetch += prefetch_step;
+        for (int64_t i = 0; i < kTileBytes; i += kLineBytes) __builtin_prefetch(next_x + i);
+        next_x += kTileBytes;
       });
   const int64_t row_stride = block.target_row_stride;
   const int64_t target_stride = block.target_panel_stride;
@@ -300,14 +308,18 @@ QUIRE_INLINE void multiply_block(const LinearCall& call, const LinearTiles& task
   block.target_panel_stride = to_output ? kPanelChannels : block.waiting_stride;
   block.prefetch_step = kPrefetchFeatures * kPanelChannels * static_cast<int64_t>(sizeof(T)) * kPanels / tiles;
   const int64_t tile_bytes = block.depth / kPrefetchFeatures * block.prefetch_step;
+  const float* const first_x =
+      task.x_tiles + (first_feature * task.tile_count + task.first_tile * kBlockFeatures) * kTileRows;
   for (int64_t tile = task.first_tile; tile < task.last_tile; ++tile) {
     const int64_t row = tile_begin(call.rows, task.tile_count, tile);
     const int64_t rows = tile_begin(call.rows, task.tile_count, tile + 1) - row;
-    block.x = task.x_tiles + (first_feature * task.tile_count + tile * kBlockFeatures) * kTileRows;
+    block.x = first_x + (tile - task.first_tile) * kTileRows * kBlockFeatures;
     float* const slots = waiting + (row - first_row) * kPanelChannels;
     block.waiting = slots;
     block.target = to_output ? call.out + row * call.out_stride + panel * kPanelChannels : slots;
     block.prefetch = reinterpret_cast<const char*>(next) + (tile - task.first_tile) * tile_bytes;
+    const bool last = tile + 1 == task.last_tile;
+    block.next_x = reinterpret_cast<const char*>(last ? first_x : block.x + kTileRows * kBlockFeatures);
     if constexpr (!kNeedsWidening<T>) {
       multiply_tile_rows<kPanels, Weights::kStored>(rows, block);
     } else if (tile == task.first_tile) {
