@@ -29,8 +29,8 @@ function(quire_kernels folder)
   foreach(isa IN LISTS isas)
     set(isa_sources ${sources})
     if(isa STREQUAL avx512_bf16)
-      # Only bfloat16 weights are multiplied otherwise than by avx512.
-      list(FILTER isa_sources INCLUDE REGEX "/linear\\.cc$")
+      # Only bfloat16 weights and caches are multiplied otherwise than by avx512.
+      list(FILTER isa_sources INCLUDE REGEX "/(linear|attention)\\.cc$")
     endif()
     add_library(quire_kernels_${isa} OBJECT ${isa_sources})
     target_compile_definitions(quire_kernels_${isa} PRIVATE QUIRE_ISA=${isa} QUIRE_ISA_${isa}=1 ${definitions_${isa}})

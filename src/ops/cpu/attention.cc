@@ -21,6 +21,14 @@ CacheStorage storage_of(DType dtype) {
   return dtype == DType::kBFloat16 ? CacheStorage::kBFloat16 : CacheStorage::kFloat16;
 }
 
+/// A pair of features or positions is multiplied at once: the features of a key must be even in number, and values fill
+/// whole vectors.
+const AttentionKernels& kernels_for_cache(const KernelTable& table, const PagedKvLayer& cache) {
+  const bool pairs = table.bf16_pair_attention != nullptr && cache.dtype == DType::kBFloat16 && cache.k_dim % 2 == 0 &&
+                     padded_dim(cache.v_dim) == cache.v_dim;
+  return pairs ? *table.bf16_pair_attention : *table.attention;
+}
+
 SoftmaxState state_at(float* memory, int64_t rows) {
   return {memory, memory + padded_dim(rows), memory + 2 * padded_dim(rows)};
 }
@@ -30,7 +38,7 @@ class AttentionRun {
  public:
   AttentionRun(const KernelTable& table, OpContext& context, const AttentionParams& params, const Tensor& q,
                const PagedKvLayer& cache, std::span<const AttentionSequence> sequences, Tensor& out)
-      : kernels_(*table.attention), params_(params), q_(q), cache_(cache), sequences_(sequences), out_(out) {
+      : kernels_(kernels_for_cache(table, cache)), params_(params), q_(q), cache_(cache), sequences_(sequences), out_(out) {
     workers_ = context.pool == nullptr ? 1 : context.pool->size();
     plan_ = plan_attention(*context.workspace, params, cache, sequences, workers_);
     unit_state_floats_ = softmax_state_floats(plan_.largest_unit, cache.v_dim);

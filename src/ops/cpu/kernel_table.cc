@@ -25,6 +25,7 @@ QUIRE_DECLARE_KERNELS(avx2)
 QUIRE_DECLARE_KERNELS(avx512)
 namespace avx512_bf16 {
 extern const LinearKernels linear_kernels;
+extern const AttentionKernels attention_kernels;
 }
 #endif
 
@@ -39,7 +40,7 @@ constexpr KernelTable kTables[] = {
     {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels},
     {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels},
     {Isa::kAvx512Bf16, "avx512+bf16dot (x86-64-v4, avx512_bf16)", &avx512::linear_kernels, &avx512::attention_kernels,
-     &avx512::row_kernels, &avx512_bf16::linear_kernels},
+     &avx512::row_kernels, &avx512_bf16::linear_kernels, &avx512_bf16::attention_kernels},
 #endif
 };
 

@@ -20,6 +20,8 @@ struct KernelTable {
   const RowKernels* rows;
   /// Multiplies bfloat16 weights with rows rounded to bfloat16; nullptr where they are widened instead.
   const LinearKernels* bf16_pairs = nullptr;
+  /// Attends to a bfloat16 cache with queries and probabilities rounded to bfloat16; nullptr as above.
+  const AttentionKernels* bf16_pair_attention = nullptr;
 };
 
 /// The table in use: the best for this CPU model, or what QUIRE_CPU_ISA (generic, avx2, avx512, avx512_bf16) names.

@@ -55,7 +55,10 @@ void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answe
 /// While it lives, bfloat16 weights are widened, also where this CPU's dot product would take rows rounded to bfloat16.
 class WidenedWeights {
  public:
-  WidenedWeights() { table_.bf16_pairs = nullptr; }
+  WidenedWeights() {
+    table_.bf16_pairs = nullptr;
+    table_.bf16_pair_attention = nullptr;
+  }
 
  private:
   ops::cpu::KernelTable table_ = ops::cpu::kernels();

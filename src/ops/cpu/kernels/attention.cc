@@ -48,8 +48,10 @@ void locate(const KvHead& head, int64_t tile_begin, Range range, Tile<T>& tile) 
   for (int64_t i = range.begin / kPanelPositions; i * kPanelPositions < range.end; ++i) {
     const int64_t position = tile_begin + i * kPanelPositions;
     const int64_t offset = position % head.block_size;
-    tile.panels[i] = reinterpret_cast<const T*>(block_of(head, head.keys, position)) + offset * head.k_dim;
-    tile.values.runs[i] = reinterpret_cast<const T*>(block_of(head, head.values, position)) + offset * head.v_dim;
+    const auto* const keys = reinterpret_cast<const Element<T>*>(block_of(head, head.keys, position));
+    tile.panels[i] = reinterpret_cast<const T*>(keys + offset * head.k_dim);
+    tile.values.runs[i] =
+        reinterpret_cast<const Element<T>*>(block_of(head, head.values, position)) + offset * head.v_dim;
   }
 }
 
@@ -82,75 +84,100 @@ void widen_row(const T* source, int64_t count, float* out) {
   for (; i < padded_dim(count); i += kLanes) store(out + i, zero());
 }
 
-/// Widens the positions of `range` to float32 in scratch.
+/// Prepares the positions of `range` to be multiplied, in scratch: widened to float32, or paired.
 template <typename T>
 void widen(const Tile<T>& from, int64_t k_dim, int64_t v_dim, Range range, const AttentionScratch& scratch,
            Tile<float>& tile) {
   const int64_t stride = padded_dim(v_dim);
+  const int64_t panel_size = k_dim / kTogether * kPanelPositions;
   tile.features = stride;
   tile.values.stride = stride;
   for (int64_t i = range.begin / kPanelPositions; i * kPanelPositions < range.end; ++i) {
-    float* panel = scratch.keys + i * k_dim * kPanelPositions;
-    widen_row(from.panels[i], k_dim * kPanelPositions, panel);
+    float* panel = scratch.keys + i * panel_size;
+    widen_row(from.panels[i], panel_size, panel);
     tile.panels[i] = panel;
     tile.next_panels[i] = panel;
-    tile.values.runs[i] = scratch.values + i * kPanelPositions * stride;
+    tile.values.runs[i] = scratch.values + i * kRunRows<float> * stride;
     tile.values.next_runs[i] = tile.values.runs[i];
   }
-  for (int64_t position = range.begin; position < range.end; ++position) {
-    const int64_t run = position / kPanelPositions;
-    const T* source = from.values.runs[run] + (position - run * kPanelPositions) * v_dim;
-    widen_row(source, v_dim, scratch.values + position * stride);
+  for (int64_t row = range.begin / kTogether; row * kTogether < range.end; ++row) {
+    const int64_t run = row / kRunRows<float>;
+    const Element<T>* source = from.values.runs[run] + (row - run * kRunRows<float>)*kTogether * v_dim;
+#if defined(QUIRE_BF16_DOT)
+    for (int64_t i = 0; i < v_dim; i += kLanes) {
+      store(scratch.values + row * stride + i, value_pair(source + i, v_dim));
+    }
+#else
+    widen_row(source, v_dim, scratch.values + row * stride);
+#endif
   }
 }
 
-QUIRE_INLINE float exp_of(float x) {
-  float lanes[kLanes];
-  store(lanes, exp(set1(x)));
-  return lanes[0];
+QUIRE_INLINE float exp_of(float x) { return first_lane(exp(set1(x))); }
+
+/// exp of kTogether vectors of scores; kept where they lay, or rounded in half the room.
+QUIRE_INLINE void store_weights(const Vec (&weights)[kTogether], int64_t i, float* scores) {
+#if defined(QUIRE_BF16_DOT)
+  const __m512bh rounded = _mm512_cvtne2ps_pbh(weights[1], weights[0]);
+  _mm512_storeu_si512(scores + i / 2, reinterpret_cast<__m512i>(rounded));
+#else
+  store(scores + i, weights[0]);
+#endif
 }
 
-QUIRE_INLINE void scale_row(float* values, int64_t count, float factor) {
-  const Vec by = set1(factor);
-  for (int64_t i = 0; i < count; i += kLanes) store(values + i, mul(load(values + i), by));
+/// update_softmax for scores [first, last) of the tile, whole steps of kTogether vectors.
+QUIRE_INLINE void update_softmax_over(float* scores, int64_t first, int64_t last, const SoftmaxState& state,
+                                      int64_t row, int64_t stride) {
+  Vec highest = set1(state.maximum[row]);
+#pragma GCC unroll 16
+  for (int64_t i = first; i < last; i += kLanes) highest = max(load(scores + i), highest);
+  const float maximum = reduce_max(highest);
+  Vec total = zero();
+  const Vec shift = set1(maximum);
+#pragma GCC unroll 16
+  for (int64_t i = first; i < last; i += kTogether * kLanes) {
+    Vec weights[kTogether];
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < kTogether; ++j) {
+      const Vec distance = sub(load(scores + i + j * kLanes), shift);
+      weights[j] = exp(distance);
+      total = add(total, fma(distance, zero(), weights[j]));
+    }
+    store_weights(weights, i, scores);
+  }
+  // Without a branch on whether the maximum has changed, which no CPU can foresee: if it has not, the factor is 1.
+  const Vec factor = exp(set1(state.maximum[row] - maximum));
+  for (int64_t i = 0; i < stride; i += kLanes) {
+    float* const values = state.values + row * stride + i;
+    store(values, mul(load(values), factor));
+  }
+  state.sum[row] = state.sum[row] * first_lane(factor) + reduce_add(total);
+  state.maximum[row] = maximum;
 }
 
 /// Turns one row's scores of the tile into weights relative to the row's new maximum, and updates its state. A score
 /// that is not finite makes the sum NaN, so that it shows in the output.
 void update_softmax(float* scores, Range range, float softcap, const SoftmaxState& state, int64_t row, int64_t stride) {
-  const int64_t first = range.begin / kLanes * kLanes;
-  const int64_t last = (range.end + kLanes - 1) / kLanes * kLanes;
+  constexpr int64_t kStep = kTogether * kLanes;
+  const int64_t first = range.begin / kStep * kStep;
+  const int64_t last = (range.end + kStep - 1) / kStep * kStep;
   if (softcap > 0.0f) {
     const Vec cap = set1(softcap);
     for (int64_t i = first; i < last; i += kLanes) store(scores + i, mul(cap, tanh(div(load(scores + i), cap))));
   }
   for (int64_t i = first; i < range.begin; ++i) scores[i] = kNoScore;
   for (int64_t i = range.end; i < last; ++i) scores[i] = kNoScore;
-
-  Vec highest = set1(state.maximum[row]);
-  for (int64_t i = first; i < last; i += kLanes) highest = max(load(scores + i), highest);
-  const float maximum = reduce_max(highest);
-  Vec total = zero();
-  const Vec shift = set1(maximum);
-  for (int64_t i = first; i < last; i += kLanes) {
-    const Vec distance = sub(load(scores + i), shift);
-    const Vec weight = exp(distance);
-    store(scores + i, weight);
-    total = add(total, fma(distance, zero(), weight));
+  if (first == 0 && last == kTilePositions) {
+    update_softmax_over(scores, 0, kTilePositions, state, row, stride);
+  } else {
+    update_softmax_over(scores, first, last, state, row, stride);
   }
-  if (maximum != state.maximum[row]) {
-    const float factor = exp_of(state.maximum[row] - maximum);
-    state.sum[row] *= factor;
-    scale_row(state.values + row * stride, stride, factor);
-    state.maximum[row] = maximum;
-  }
-  state.sum[row] += reduce_add(total);
 }
 
 template <typename T>
 struct ScoreCall {
   const float* queries;
-  int64_t k_dim;
+  int64_t depth;
   const T* const* panels;
   const T* const* next;
   int64_t first;
@@ -158,7 +185,7 @@ struct ScoreCall {
   float* scores;
   template <int kRows>
   __attribute__((always_inline)) inline void run() const {
-    score_rows<T, kRows>(queries, k_dim, panels, next, first, last, scores);
+    score_rows<T, kRows>(queries, depth, panels, next, first, last, scores);
   }
 };
 
@@ -197,6 +224,7 @@ template <typename T>
 void attend_tile(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int64_t stride, int64_t tile_begin,
                  const AttentionScratch& scratch, const SoftmaxState& state) {
   const int64_t count = rows.tokens * rows.heads;
+  const int64_t depth = k_dim / kTogether;
   for (int64_t begin = 0; begin < count; begin += kPassRows) {
     const int64_t end = smaller(begin + kPassRows, count);
     const int64_t first_token = begin / rows.heads;
@@ -206,8 +234,8 @@ void attend_tile(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int6
     const Range any{first.begin, last.end};
     if (any.empty()) continue;
     for (int64_t row = begin; row < end; row += kMaxRows) {
-      const ScoreCall<T> call{scratch.queries + row * k_dim,
-                              k_dim,
+      const ScoreCall<T> call{scratch.queries + row * depth,
+                              depth,
                               tile.panels,
                               tile.next_panels,
                               any.begin / kPanelPositions,
@@ -246,8 +274,7 @@ void attend_segment_as(const KvHead& head, const QueryRows& rows, int64_t segmen
   const int64_t count = rows.tokens * rows.heads;
   const int64_t stride = padded_dim(head.v_dim);
   clear_state(count, stride, state);
-  const bool is_float = sizeof(T) == sizeof(float);
-  const bool direct = head.v_dim % kLanes == 0 && (is_float || count <= 2 * kMaxRows);
+  const bool direct = head.v_dim % kLanes == 0 && (!Stored<T>::kInCache || count <= 2 * kMaxRows);
   const int64_t first_seen = rows.window > 0 ? larger(0, rows.first_position - rows.window + 1) : 0;
   const int64_t end = smaller((segment + 1) * kSegmentPositions, rows.first_position + rows.tokens);
   const auto span = [first_seen, end](int64_t tile_begin) {
@@ -271,6 +298,9 @@ void attend_segment_as(const KvHead& head, const QueryRows& rows, int64_t segmen
 
 void attend_segment(const KvHead& head, const QueryRows& rows, int64_t segment, const AttentionScratch& scratch,
                     const SoftmaxState& state) {
+#if defined(QUIRE_BF16_DOT)
+  attend_segment_as<Bf16Pair>(head, rows, segment, scratch, state);
+#else
   switch (head.storage) {
     case CacheStorage::kFloat32:
       return attend_segment_as<float>(head, rows, segment, scratch, state);
@@ -279,13 +309,20 @@ void attend_segment(const KvHead& head, const QueryRows& rows, int64_t segment, 
     case CacheStorage::kFloat16:
       return attend_segment_as<Float16>(head, rows, segment, scratch, state);
   }
+#endif
 }
 
 void load_queries(const QueryRows& rows, int64_t k_dim, float* queries) {
   for (int64_t token = 0; token < rows.tokens; ++token) {
-    const float* source = rows.queries + token * rows.token_stride;
-    for (int64_t i = 0; i < rows.heads * k_dim; ++i) queries[i] = source[i] * rows.scale;
-    queries += rows.heads * k_dim;
+    for (int64_t head = 0; head < rows.heads; ++head) {
+      const float* source = rows.queries + token * rows.token_stride + head * k_dim;
+      // Rounded rows take half the room: those that follow have not been written yet.
+      for (int64_t i = 0; i < k_dim; ++i) queries[i] = source[i] * rows.scale;
+#if defined(QUIRE_BF16_DOT)
+      round_to_pairs(queries, k_dim, queries);
+#endif
+      queries += k_dim / kTogether;
+    }
   }
 }
 

@@ -217,21 +217,46 @@ QUIRE_INLINE void store_from_float(float* p, Vec v) { store(p, v); }
 QUIRE_INLINE void store_from_float(BFloat16* p, Vec v) { store_bf16(&p->bits, v); }
 QUIRE_INLINE void store_from_float(Float16* p, Vec v) { store_f16(&p->bits, v); }
 
-/// Sum of the lanes in a fixed order: halves are added until one is left.
+/// reduce_add: the sum of the lanes in a fixed order: halves are added until one is left. reduce_max: the largest lane,
+/// where none is NaN.
+#if defined(QUIRE_ISA_avx512) || defined(QUIRE_ISA_avx2)
+/// Folds a vector's halves with `fold` until one lane is left.
+#define QUIRE_FOLD_QUARTER(fold, v)                                                \
+  v = fold(v, _mm_movehl_ps(v, v));                                                \
+  return _mm_cvtss_f32(fold(v, _mm_shuffle_ps(v, v, _MM_SHUFFLE(1, 1, 1, 1))))
+QUIRE_INLINE float sum_quarter(__m128 v) { QUIRE_FOLD_QUARTER(_mm_add_ps, v); }
+QUIRE_INLINE float max_quarter(__m128 v) { QUIRE_FOLD_QUARTER(_mm_max_ps, v); }
+#undef QUIRE_FOLD_QUARTER
+QUIRE_INLINE float sum_half(__m256 v) {
+  return sum_quarter(_mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)));
+}
+QUIRE_INLINE float max_half(__m256 v) {
+  return max_quarter(_mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)));
+}
+#if defined(QUIRE_ISA_avx512)
 QUIRE_INLINE float reduce_add(Vec v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return sum_half(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
 }
 QUIRE_INLINE float reduce_max(Vec v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  float best = lanes[0];
-  for (int i = 1; i < kLanes; ++i) best = lanes[i] > best ? lanes[i] : best;
+  return max_half(_mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+#else
+QUIRE_INLINE float reduce_add(Vec v) { return sum_half(v); }
+QUIRE_INLINE float reduce_max(Vec v) { return max_half(v); }
+#endif
+#else
+QUIRE_INLINE float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+QUIRE_INLINE float reduce_max(Vec v) {
+  float best = v[0];
+  for (int i = 1; i < kLanes; ++i) best = v[i] > best ? v[i] : best;
   return best;
+}
+#endif
+
+QUIRE_INLINE float first_lane(Vec v) {
+  float first;
+  memcpy(&first, &v, sizeof(first));
+  return first;
 }
 
 /// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it. Range reduction
