@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "kv_cache/kv_cache_storage.h"
@@ -121,7 +122,7 @@ class Bench {
   Tensor out_;
 };
 
-void run(int threads) {
+void run(int threads, std::string_view only) {
   ThreadPoolOptions options;
   options.threads = threads;
   ThreadPool pool(options);
@@ -131,6 +132,7 @@ void run(int threads) {
   fmt::print("{:<14}{:>10}{:>9}{:>9}{:>11}{:>10}{:>8}\n", "shape", "sequences", "context", "queries", "us/layer",
              "GFLOP/s", "GB/s");
   for (const Shape& shape : kShapes) {
+    if (!only.empty() && only != shape.name) continue;
     for (const Case& load : kCases) {
       Bench bench(shape, load, context);
       const double seconds = bench.measure();
@@ -144,6 +146,6 @@ void run(int threads) {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  quire::run(argc > 1 ? std::atoi(argv[1]) : 0);
+  quire::run(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : "");
   return 0;
 }

@@ -113,6 +113,9 @@ void widen(const Tile<T>& from, int64_t k_dim, int64_t v_dim, Range range, const
   }
 }
 
+/// Rows whose softmax goes side by side.
+constexpr int kSoftmaxRows = 3;
+
 QUIRE_INLINE float exp_of(float x) { return first_lane(exp(set1(x))); }
 
 /// exp of kTogether vectors of scores; kept where they lay, or rounded in half the room.
@@ -125,52 +128,74 @@ QUIRE_INLINE void store_weights(const Vec (&weights)[kTogether], int64_t i, floa
 #endif
 }
 
-/// update_softmax for scores [first, last) of the tile, whole steps of kTogether vectors.
+/// update_softmax for scores [first, last) of the tile, whole steps of kTogether vectors, of kRows rows: side by side,
+/// since one row alone is a long chain of operations that wait for each other.
+template <int kRows>
 QUIRE_INLINE void update_softmax_over(float* scores, int64_t first, int64_t last, const SoftmaxState& state,
                                       int64_t row, int64_t stride) {
-  Vec highest = set1(state.maximum[row]);
+  Vec shift[kRows];
+  Vec total[kRows];
+  float maximum[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    Vec highest = set1(state.maximum[row + r]);
 #pragma GCC unroll 16
-  for (int64_t i = first; i < last; i += kLanes) highest = max(load(scores + i), highest);
-  const float maximum = reduce_max(highest);
-  Vec total = zero();
-  const Vec shift = set1(maximum);
+    for (int64_t i = first; i < last; i += kLanes) highest = max(load(scores + r * kTilePositions + i), highest);
+    maximum[r] = reduce_max(highest);
+    shift[r] = set1(maximum[r]);
+    total[r] = zero();
+  }
 #pragma GCC unroll 16
   for (int64_t i = first; i < last; i += kTogether * kLanes) {
-    Vec weights[kTogether];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      float* const row_scores = scores + r * kTilePositions;
+      Vec weights[kTogether];
 #pragma GCC unroll 2
-    for (int64_t j = 0; j < kTogether; ++j) {
-      const Vec distance = sub(load(scores + i + j * kLanes), shift);
-      weights[j] = exp(distance);
-      total = add(total, fma(distance, zero(), weights[j]));
+      for (int64_t j = 0; j < kTogether; ++j) {
+        const Vec distance = sub(load(row_scores + i + j * kLanes), shift[r]);
+        weights[j] = exp_of_negative(distance);
+        total[r] = add(total[r], fma(distance, zero(), weights[j]));
+      }
+      store_weights(weights, i, row_scores);
     }
-    store_weights(weights, i, scores);
   }
   // Without a branch on whether the maximum has changed, which no CPU can foresee: if it has not, the factor is 1.
-  const Vec factor = exp(set1(state.maximum[row] - maximum));
-  for (int64_t i = 0; i < stride; i += kLanes) {
-    float* const values = state.values + row * stride + i;
-    store(values, mul(load(values), factor));
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const Vec factor = exp_of_negative(set1(state.maximum[row + r] - maximum[r]));
+    for (int64_t i = 0; i < stride; i += kLanes) {
+      float* const values = state.values + (row + r) * stride + i;
+      store(values, mul(load(values), factor));
+    }
+    state.sum[row + r] = state.sum[row + r] * first_lane(factor) + reduce_add(total[r]);
+    state.maximum[row + r] = maximum[r];
   }
-  state.sum[row] = state.sum[row] * first_lane(factor) + reduce_add(total);
-  state.maximum[row] = maximum;
 }
 
-/// Turns one row's scores of the tile into weights relative to the row's new maximum, and updates its state. A score
-/// that is not finite makes the sum NaN, so that it shows in the output.
-void update_softmax(float* scores, Range range, float softcap, const SoftmaxState& state, int64_t row, int64_t stride) {
-  constexpr int64_t kStep = kTogether * kLanes;
-  const int64_t first = range.begin / kStep * kStep;
-  const int64_t last = (range.end + kStep - 1) / kStep * kStep;
+/// Turns scores of the tile into weights relative to their row's new maximum, and updates the state, for `rows` rows;
+/// `range` covers what they see, scores that a row does not see are kNoScore and get weight 0. A score that is not
+/// finite makes the sum NaN, so that it shows in the output.
+void update_softmax(float* scores, Range range, float softcap, const SoftmaxState& state, int64_t row, int64_t rows,
+                    int64_t stride) {
   if (softcap > 0.0f) {
     const Vec cap = set1(softcap);
-    for (int64_t i = first; i < last; i += kLanes) store(scores + i, mul(cap, tanh(div(load(scores + i), cap))));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = range.begin; i < range.end; i += kLanes) {
+        float* const place = scores + r * kTilePositions + i;
+        store(place,
+              select_less(load(place), set1(kNoScore / 2), set1(kNoScore), mul(cap, tanh(div(load(place), cap)))));
+      }
+    }
   }
-  for (int64_t i = first; i < range.begin; ++i) scores[i] = kNoScore;
-  for (int64_t i = range.end; i < last; ++i) scores[i] = kNoScore;
-  if (first == 0 && last == kTilePositions) {
-    update_softmax_over(scores, 0, kTilePositions, state, row, stride);
-  } else {
-    update_softmax_over(scores, first, last, state, row, stride);
+  int64_t r = 0;
+  if (range.begin == 0 && range.end == kTilePositions) {
+    for (; r + kSoftmaxRows <= rows; r += kSoftmaxRows) {
+      update_softmax_over<kSoftmaxRows>(scores + r * kTilePositions, 0, kTilePositions, state, row + r, stride);
+    }
+  }
+  for (; r < rows; ++r) {
+    update_softmax_over<1>(scores + r * kTilePositions, range.begin, range.end, state, row + r, stride);
   }
 }
 
@@ -202,62 +227,126 @@ struct WeighCall {
   }
 };
 
-/// Softmax and weighted values of rows [begin, end), which all see `range`; `scores` is that of row `begin`.
+/// Adds the weighted values of the positions in `range` to rows [begin, end); `weights` are those of row `begin`.
 template <typename T>
-void absorb_rows(const Tile<T>& tile, Range range, int64_t begin, int64_t end, float softcap, float* scores,
-                 const SoftmaxState& state, int64_t stride) {
-  for (int64_t row = begin; row < end; ++row) {
-    update_softmax(scores + (row - begin) * kTilePositions, range, softcap, state, row, stride);
-  }
+void weigh(const Tile<T>& tile, Range range, int64_t begin, int64_t end, const float* weights,
+           const SoftmaxState& state, int64_t stride) {
+  if (range.empty()) return;
   ValueTile<T> values = tile.values;
   values.begin = range.begin;
   values.end = range.end;
   for (int64_t row = begin; row < end; row += kMaxRows) {
-    const WeighCall<T> call{scores + (row - begin) * kTilePositions, &values, tile.features,
+    const WeighCall<T> call{weights + (row - begin) * kTilePositions, &values, tile.features,
                             state.values + row * stride, stride};
     with_rows(smaller(kMaxRows, end - row), call);
   }
 }
 
+/// A pass: rows [begin, end) of tokens [first_token, last_token], at most kPassRows.
+struct Pass {
+  int64_t begin;
+  int64_t end;
+  int64_t first_token;
+  int64_t last_token;
+};
+
 /// All rows of the unit on one tile, kPassRows at a time.
 template <typename T>
-void attend_tile(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int64_t stride, int64_t tile_begin,
-                 const AttentionScratch& scratch, const SoftmaxState& state) {
-  const int64_t count = rows.tokens * rows.heads;
-  const int64_t depth = k_dim / kTogether;
-  for (int64_t begin = 0; begin < count; begin += kPassRows) {
-    const int64_t end = smaller(begin + kPassRows, count);
-    const int64_t first_token = begin / rows.heads;
-    const int64_t last_token = (end - 1) / rows.heads;
-    const Range first = visible(rows.first_position + first_token, rows.window, tile_begin);
-    const Range last = visible(rows.first_position + last_token, rows.window, tile_begin);
-    const Range any{first.begin, last.end};
-    if (any.empty()) continue;
-    for (int64_t row = begin; row < end; row += kMaxRows) {
-      const ScoreCall<T> call{scratch.queries + row * depth,
-                              depth,
-                              tile.panels,
-                              tile.next_panels,
-                              any.begin / kPanelPositions,
-                              (any.end + kPanelPositions - 1) / kPanelPositions,
-                              scratch.scores + (row - begin) * kTilePositions};
-      with_rows(smaller(kMaxRows, end - row), call);
-    }
-    const bool all_see_all = last.begin == 0 && first.end == kTilePositions;
-    if (all_see_all) {
-      absorb_rows(tile, last, begin, end, rows.softcap, scratch.scores, state, stride);
-      continue;
-    }
-    for (int64_t token = first_token; token <= last_token; ++token) {
-      const Range range = visible(rows.first_position + token, rows.window, tile_begin);
-      if (range.empty()) continue;
-      const int64_t token_begin = larger(begin, token * rows.heads);
-      const int64_t token_end = smaller(end, (token + 1) * rows.heads);
-      absorb_rows(tile, range, token_begin, token_end, rows.softcap,
-                  scratch.scores + (token_begin - begin) * kTilePositions, state, stride);
+class TileAttention {
+ public:
+  TileAttention(const Tile<T>& tile, const QueryRows& rows, int64_t k_dim, int64_t stride, int64_t tile_begin,
+                const AttentionScratch& scratch, const SoftmaxState& state)
+      : tile_(tile),
+        rows_(rows),
+        depth_(k_dim / kTogether),
+        stride_(stride),
+        tile_begin_(tile_begin),
+        scratch_(scratch),
+        state_(state) {}
+
+  void attend() const {
+    const int64_t count = rows_.tokens * rows_.heads;
+    for (int64_t begin = 0; begin < count; begin += kPassRows) {
+      const int64_t end = smaller(begin + kPassRows, count);
+      Pass pass{begin, end, begin / rows_.heads, (end - 1) / rows_.heads};
+      // Tokens before the tile see nothing of it, nor do those whose window begins after it.
+      while (pass.first_token <= pass.last_token && seen_by(pass.first_token).empty()) ++pass.first_token;
+      while (pass.first_token <= pass.last_token && seen_by(pass.last_token).empty()) --pass.last_token;
+      if (pass.first_token > pass.last_token) continue;
+      pass.begin = larger(begin, pass.first_token * rows_.heads);
+      pass.end = smaller(end, (pass.last_token + 1) * rows_.heads);
+      attend_pass(pass);
     }
   }
-}
+
+ private:
+  Range seen_by(int64_t token) const { return visible(rows_.first_position + token, rows_.window, tile_begin_); }
+
+  void attend_pass(const Pass& pass) const {
+    const Range first = seen_by(pass.first_token);
+    const Range last = seen_by(pass.last_token);
+    const Range any{first.begin, last.end};
+    float* const scores = scratch_.scores;
+    for (int64_t row = pass.begin; row < pass.end; row += kMaxRows) {
+      const ScoreCall<T> call{scratch_.queries + row * depth_,
+                              depth_,
+                              tile_.panels,
+                              tile_.next_panels,
+                              any.begin / kPanelPositions,
+                              (any.end + kPanelPositions - 1) / kPanelPositions,
+                              scores + (row - pass.begin) * kTilePositions};
+      with_rows(smaller(kMaxRows, pass.end - row), call);
+    }
+    constexpr int64_t kStep = kTogether * kLanes;
+    const Range steps{any.begin / kStep * kStep, (any.end + kStep - 1) / kStep * kStep};
+    for_tokens(pass, [&](int64_t token, int64_t begin, int64_t end) {
+      const Range range = seen_by(token);
+      for (float* row = scores + (begin - pass.begin) * kTilePositions;
+           row < scores + (end - pass.begin) * kTilePositions; row += kTilePositions) {
+        for (int64_t i = steps.begin; i < range.begin; ++i) row[i] = kNoScore;
+        for (int64_t i = range.end; i < steps.end; ++i) row[i] = kNoScore;
+      }
+    });
+    update_softmax(scores, steps, rows_.softcap, state_, pass.begin, pass.end - pass.begin, stride_);
+    // What all see is weighed for all rows at once, what only some see for each token; every row in order of positions.
+    const int64_t all_begin = (last.begin + kTogether - 1) / kTogether * kTogether;
+    const int64_t all_end = first.end / kTogether * kTogether;
+    if (last.begin == any.begin && first.end == any.end) {
+      weigh(tile_, any, pass.begin, pass.end, scores, state_, stride_);
+      return;
+    }
+    const bool some_common = all_begin < all_end;
+    weigh_by_token(pass, 0, some_common ? all_begin : kTilePositions);
+    if (!some_common) return;
+    weigh(tile_, {all_begin, all_end}, pass.begin, pass.end, scores, state_, stride_);
+    weigh_by_token(pass, all_end, kTilePositions);
+  }
+
+  /// The values of positions [from, to) as far as each token sees them.
+  void weigh_by_token(const Pass& pass, int64_t from, int64_t to) const {
+    for_tokens(pass, [&](int64_t token, int64_t begin, int64_t end) {
+      const Range range = seen_by(token);
+      weigh(tile_, {larger(range.begin, from), smaller(range.end, to)}, begin, end,
+            scratch_.scores + (begin - pass.begin) * kTilePositions, state_, stride_);
+    });
+  }
+
+  /// Calls use(token, begin, end) with each token and its rows in the pass.
+  template <typename Use>
+  void for_tokens(const Pass& pass, const Use& use) const {
+    for (int64_t token = pass.first_token; token <= pass.last_token; ++token) {
+      use(token, larger(pass.begin, token * rows_.heads), smaller(pass.end, (token + 1) * rows_.heads));
+    }
+  }
+
+  const Tile<T>& tile_;
+  const QueryRows& rows_;
+  const int64_t depth_;
+  const int64_t stride_;
+  const int64_t tile_begin_;
+  const AttentionScratch& scratch_;
+  const SoftmaxState& state_;
+};
 
 void clear_state(int64_t rows, int64_t stride, const SoftmaxState& state) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -287,12 +376,12 @@ void attend_segment_as(const KvHead& head, const QueryRows& rows, int64_t segmen
     locate(head, tile_begin, range, stored);
     if (direct) {
       locate_next(head, tile_begin + kTilePositions, span(tile_begin + kTilePositions), stored);
-      attend_tile(stored, rows, head.k_dim, stride, tile_begin, scratch, state);
+      TileAttention(stored, rows, head.k_dim, stride, tile_begin, scratch, state).attend();
       continue;
     }
     Tile<float> widened;
     widen(stored, head.k_dim, head.v_dim, range, scratch, widened);
-    attend_tile(widened, rows, head.k_dim, stride, tile_begin, scratch, state);
+    TileAttention(widened, rows, head.k_dim, stride, tile_begin, scratch, state).attend();
   }
 }
 

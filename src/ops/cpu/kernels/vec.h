@@ -259,22 +259,38 @@ QUIRE_INLINE float first_lane(Vec v) {
   return first;
 }
 
-/// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it. Range reduction
-/// by multiples of ln 2 in two parts, then the minimax polynomial of Cephes' expf (Moshier).
-QUIRE_INLINE Vec exp(Vec x) {
-  const Vec lowest = set1(-87.33654f);
-  const Vec clamped = min(max(x, lowest), set1(88.37626f));
-  const Vec n = round_nearest(mul(clamped, set1(1.44269504088896341f)));
-  Vec r = fma(n, set1(-0.693359375f), clamped);
-  r = fma(n, set1(2.12194440e-4f), r);
+/// exp(r) for |r| <= ln 2 / 2: the minimax polynomial of Cephes' expf (Moshier).
+QUIRE_INLINE Vec exp_of_rest(Vec r) {
   Vec p = set1(1.9875691500e-4f);
   p = fma(p, r, set1(1.3981999507e-3f));
   p = fma(p, r, set1(8.3334519073e-3f));
   p = fma(p, r, set1(4.1665795894e-2f));
   p = fma(p, r, set1(1.6666665459e-1f));
   p = fma(p, r, set1(5.0000001201e-1f));
-  p = fma(p, mul(r, r), add(r, set1(1.0f)));
-  return select_less(x, lowest, zero(), mul(p, pow2(n)));
+  return fma(p, mul(r, r), add(r, set1(1.0f)));
+}
+/// x less n times ln 2, in two parts.
+QUIRE_INLINE Vec rest_of(Vec x, Vec n) {
+  return fma(n, set1(2.12194440e-4f), fma(n, set1(-0.693359375f), x));
+}
+
+/// exp(x), within 2 ulp for x in [-87.3, 88.7]; 0 below that range, the largest finite result above it.
+QUIRE_INLINE Vec exp(Vec x) {
+  const Vec lowest = set1(-87.33654f);
+  const Vec clamped = min(max(x, lowest), set1(88.37626f));
+  const Vec n = round_nearest(mul(clamped, set1(1.44269504088896341f)));
+  return select_less(x, lowest, zero(), mul(exp_of_rest(rest_of(clamped, n)), pow2(n)));
+}
+
+/// exp(x) of an x that is not above 0, in fewer operations where the ISA has them. A NaN may give any finite value.
+QUIRE_INLINE Vec exp_of_negative(Vec x) {
+#if defined(QUIRE_ISA_avx512)
+  const Vec clamped = max(x, set1(-105.0f));  // there the result is too small for a subnormal number: 0
+  const Vec n = round_nearest(mul(clamped, set1(1.44269504088896341f)));
+  return _mm512_scalef_ps(exp_of_rest(rest_of(clamped, n)), n);
+#else
+  return exp(x);
+#endif
 }
 
 }  // namespace quire::ops::cpu::QUIRE_ISA
