@@ -72,6 +72,7 @@ struct LLMOptions {
   int64_t long_prefill_token_threshold = 0;       ///< 0: above max_num_batched_tokens
   std::string scheduling_policy = "fcfs";         ///< fcfs or priority
   int64_t max_logprobs = 20;                      ///< -1: no cap
+  std::string logprobs_mode = "raw_logprobs";     ///< or processed_logprobs, raw_logits, processed_logits
   int64_t seed = 0;                               ///< of requests that give none
   int threads = 0;                                ///< compute threads; 0: from affinity and CPU quota
   bool enable_lora = false;                       ///< prompts may name a LoRA adapter
@@ -132,20 +133,21 @@ class QUIRE_API LLM {
     std::string text;
     std::vector<int32_t> token_ids;
     std::vector<LogprobMap> logprobs;  ///< one for each token, where asked for
-    std::string finish_reason;         ///< "stop", "length", "abort", "error"; empty while it runs
-    std::variant<std::monostate, std::string, int32_t>
-        stop_reason;  ///< the stop string or stop token id; neither for EOS
+    std::string finish_reason;         ///< "stop", "length", "repetition", "abort", "error"; empty while it runs
+    /// The stop string, the stop token id or "repetition_detected"; none of them for EOS.
+    std::variant<std::monostate, std::string, int32_t> stop_reason;
   };
 
-  /// Times in seconds; complete when the request has finished.
+  /// Times in seconds; complete when the request has finished. Of several choices: what concerns the prompt and the
+  /// first token is the first choice's.
   struct Metrics {
     int64_t prompt_tokens = 0;
-    int64_t completion_tokens = 0;
-    int64_t cached_tokens = 0;  ///< of the prompt, taken from the prefix cache
-    int64_t preemptions = 0;
+    int64_t completion_tokens = 0;  ///< of all choices
+    int64_t cached_tokens = 0;      ///< of the prompt, taken from the prefix cache
+    int64_t preemptions = 0;        ///< of the choice with the most
     double queue_time = 0;
     double time_to_first_token = 0;
-    double e2e_latency = 0;
+    double e2e_latency = 0;  ///< until the last choice's end
   };
 
   struct RequestOutput {
@@ -153,16 +155,16 @@ class QUIRE_API LLM {
     std::optional<std::string> prompt;
     std::vector<int32_t> prompt_token_ids;
     std::vector<std::optional<LogprobMap>>
-        prompt_logprobs;  ///< where asked for: one for each prompt token, none for the first
-    std::vector<CompletionOutput> outputs;
-    bool finished = false;
-    std::optional<LLMError> error;  ///< with finish_reason "error"
+        prompt_logprobs;                    ///< where asked for: one for each prompt token, none for the first
+    std::vector<CompletionOutput> outputs;  ///< one for each of SamplingParams::n
+    bool finished = false;                  ///< all of them have
+    std::optional<LLMError> error;          ///< with finish_reason "error"
     Metrics metrics;
   };
 
-  /// Called, on the thread that called generate(), with what a request got since its last call (text, token_ids and
-  /// logprobs are deltas; the prompt is left out) as index `prompt_index` of the prompts. `abort` may be called from
-  /// it.
+  /// Called, on the thread that called generate(), with what one choice of a request got since its last call (outputs
+  /// has that choice alone; text, token_ids and logprobs are deltas; the prompt is left out) as index `prompt_index` of
+  /// the prompts. `abort` may be called from it.
   using StreamCallback = std::function<void(size_t prompt_index, const RequestOutput& delta)>;
 
   static Expected<LLM> create(const LLMOptions& options);

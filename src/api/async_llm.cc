@@ -8,8 +8,29 @@
 #include <utility>
 
 #include "api/output_pump.h"
+#include "api/spell_bad_words.h"
 
 namespace quire {
+namespace {
+
+/// The engine's requests for the choices of one: alike, but for what tells them apart. The first one's prompt logprobs
+/// are all choices'; its pages too.
+std::vector<EngineRequest> choices_of(EngineRequest&& request) {
+  const auto count = static_cast<int32_t>(request.sampling.n);
+  std::vector<EngineRequest> choices;
+  choices.reserve(static_cast<size_t>(count));
+  choices.push_back(std::move(request));
+  for (int32_t index = 1; index < count; ++index) {
+    EngineRequest& choice = choices.emplace_back(choices[0]);
+    choice.id = fmt::format("{}-{}", choices[0].id, index);
+    choice.choice = index;
+    choice.shares_prompt_with = choices[0].id;
+    choice.sampling.prompt_logprobs.reset();
+  }
+  return choices;
+}
+
+}  // namespace
 
 struct AsyncLlm::Impl {
   explicit Impl(AsyncLlmParts loaded)
@@ -44,8 +65,13 @@ struct AsyncLlm::Impl {
     if (engine != nullptr) engine->abort(engine_id);
   }
 
+  void abort(const std::string& id) {
+    for (const std::string& engine_id : pump.request_abort(id)) abort_in_engine(engine_id);
+  }
+
   Status judge(const TextRequest& request) const;
-  EngineRequest engine_request(TextRequest&& request);
+  Result<EngineRequest> engine_request(TextRequest&& request);
+  Status submit(const std::string& id, std::vector<EngineRequest> choices, TextCallback callback);
 
   AsyncLlmParts parts;
   std::vector<int32_t> eos_token_ids;
@@ -58,11 +84,13 @@ struct AsyncLlm::Impl {
 
 Status AsyncLlm::Impl::judge(const TextRequest& request) const {
   if (request.id.empty()) return invalid_argument("request_id must not be empty.", "request_id");
-  return validate(request.sampling, parts.limits.max_logprobs);
+  return validate(request.sampling, {parts.limits.max_logprobs, parts.limits.vocab_size});
 }
 
-EngineRequest AsyncLlm::Impl::engine_request(TextRequest&& request) {
+Result<EngineRequest> AsyncLlm::Impl::engine_request(TextRequest&& request) {
   EngineRequest result;
+  QUIRE_ASSIGN_OR_RETURN(result.bad_words,
+                         spell_bad_words(request.sampling.bad_words, *parts.text.tokenizer, parts.limits.vocab_size));
   // A client may use an id again as soon as it has its last output, which a stop string can give before the engine has
   // ended the request.
   result.id = fmt::format("{}-{}", request.id, serial++);
@@ -81,7 +109,6 @@ EngineRequest AsyncLlm::Impl::engine_request(TextRequest&& request) {
     result.adapter = std::move(request.adapter);
   }
   result.eos_token_ids = eos_token_ids;
-  result.choice = request.choice;
   return result;
 }
 
@@ -103,34 +130,49 @@ bool AsyncLlm::healthy() const { return impl_->engine->healthy(); }
 Engine& AsyncLlm::engine() { return *impl_->engine; }
 AdapterCatalog* AsyncLlm::adapters() { return impl_->adapters.get(); }
 
-SamplingParams AsyncLlm::default_sampling_params() const {
-  const GenerationConfig& generation = impl_->parts.model.generation;
+SamplingParams AsyncLlm::default_sampling_params() const { return sampling_defaults(impl_->parts.model.generation); }
+
+SamplingParams sampling_defaults(const GenerationConfig& generation) {
   SamplingParams params;
   params.temperature = generation.temperature.value_or(params.temperature);
   params.top_p = generation.top_p.value_or(params.top_p);
   params.top_k = generation.top_k.value_or(params.top_k);
+  params.min_p = generation.min_p.value_or(params.min_p);
+  params.repetition_penalty = generation.repetition_penalty.value_or(params.repetition_penalty);
   return params;
 }
 
 Status AsyncLlm::submit(TextRequest request, TextCallback callback) {
   QUIRE_RETURN_IF_ERROR(impl_->judge(request));
   const std::string id = request.id;
-  EngineRequest engine_request = impl_->engine_request(std::move(request));
-  const std::string engine_id = engine_request.id;
-  RequestText text(tokenizer(), engine_request.prompt, engine_request.sampling);
-  QUIRE_ASSIGN_OR_RETURN(OutputCallback on_output,
-                         impl_->pump.open(id, engine_id, std::move(text), std::move(callback)));
-  if (Status status = impl_->engine->submit(std::move(engine_request), std::move(on_output)); !status.ok()) {
-    impl_->pump.forget(id);
-    return status;
+  QUIRE_ASSIGN_OR_RETURN(EngineRequest engine_request, impl_->engine_request(std::move(request)));
+  return impl_->submit(id, choices_of(std::move(engine_request)), std::move(callback));
+}
+
+Status AsyncLlm::Impl::submit(const std::string& id, std::vector<EngineRequest> choices, TextCallback callback) {
+  std::vector<OutputPump::Choice> texts;
+  for (const EngineRequest& choice : choices)
+    texts.push_back({choice.id, RequestText(*parts.text.tokenizer, choice.prompt, choice.sampling)});
+  QUIRE_ASSIGN_OR_RETURN(std::vector<OutputCallback> callbacks, pump.open(id, std::move(texts), std::move(callback)));
+  for (size_t index = 0; index < choices.size(); ++index) {
+    const OutputCallback on_output = callbacks[index];
+    const Status status = engine->submit(std::move(choices[index]), std::move(callbacks[index]));
+    if (status.ok()) continue;
+    if (index == 0) {
+      pump.forget(id);
+      return status;
+    }
+    // What the engine took of the first it takes of all, unless it has stopped meanwhile; the first has been given out.
+    RequestOutput failed;
+    failed.finish_reason = FinishReason::kError;
+    failed.error = status.error();
+    on_output(std::move(failed));
   }
   // An abort that came before the engine knew the request did not reach it.
-  if (impl_->pump.abort_requested(id)) impl_->abort_in_engine(engine_id);
+  if (pump.abort_requested(id)) abort(id);
   return {};
 }
 
-void AsyncLlm::abort(const std::string& id) {
-  if (const std::optional<std::string> engine_id = impl_->pump.request_abort(id)) impl_->abort_in_engine(*engine_id);
-}
+void AsyncLlm::abort(const std::string& id) { impl_->abort(id); }
 
 }  // namespace quire

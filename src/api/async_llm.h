@@ -26,6 +26,9 @@ struct AsyncLlmParts {
   std::function<std::unique_ptr<AdapterMemory>(Engine&)> adapter_memory;
 };
 
+/// Sampling defaults: the model's generation_config where it says something, else vLLM's.
+SamplingParams sampling_defaults(const GenerationConfig& generation);
+
 /// Thread-safe. Must not be destroyed from a callback.
 class AsyncLlm {
  public:
@@ -49,11 +52,12 @@ class AsyncLlm {
   /// The adapters on offer; nullptr without config.lora.enabled.
   AdapterCatalog* adapters();
 
-  /// Sampling defaults: the model's generation_config where it says something, else vLLM's.
+  /// Those of the loaded model.
   SamplingParams default_sampling_params() const;
 
   /// Judges and queues. After an Error the callback is never called. max_tokens is cut to what the context leaves and
-  /// to generation_config's max_new_tokens.
+  /// to generation_config's max_new_tokens. With sampling.n the callback gets the outputs of all choices. The prompt is
+  /// taken as it is: truncate_prompt_tokens is the caller's.
   Status submit(TextRequest request, TextCallback callback);
   /// Ends a request with kAbort (one last output). Unknown ids are ignored; may be called at any time, from callbacks
   /// too.

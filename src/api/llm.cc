@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +14,7 @@
 
 #include "api/async_llm.h"
 #include "api/llm_convert.h"
+#include "api/prompt_truncation.h"
 #include "text/chat_messages.h"
 #include "text/chat_prompt.h"
 
@@ -58,10 +60,7 @@ Expected<T> guarded(Function&& fn) {
 }  // namespace
 
 struct LLM::Impl {
-  Result<std::vector<int32_t>> prompt_ids(const Prompt& prompt) const {
-    if (prompt.text) return engine->tokenizer().encode(*prompt.text, true);
-    return prompt.token_ids;
-  }
+  Result<std::vector<int32_t>> prompt_ids(const Prompt& prompt, const SamplingParams& params) const;
   Status submit(const Prompt& prompt, const SamplingParams& params, RequestOutput& output, size_t index,
                 const std::shared_ptr<Inbox>& inbox);
   Result<std::vector<RequestOutput>> generate(const std::vector<Prompt>& prompts,
@@ -87,13 +86,31 @@ Result<AdapterLease> LLM::Impl::adapter_of(const std::optional<LoraRequest>& lor
   return adapters->use_and_wait({lora->name, lora->path, {}, false});
 }
 
+Result<std::vector<int32_t>> LLM::Impl::prompt_ids(const Prompt& prompt, const SamplingParams& params) const {
+  const int64_t max_model_len = engine->limits().max_model_len;
+  if (prompt.text) {
+    const EncodeText encode = [this](std::string_view text, bool add_special_tokens) {
+      return engine->tokenizer().encode(text, add_special_tokens);
+    };
+    return encode_truncated(encode, *prompt.text, true, params, max_model_len);
+  }
+  std::vector<int32_t> ids = prompt.token_ids;
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<size_t> kept, kept_prompt_tokens(params, max_model_len));
+  if (kept) truncate_prompt(ids, *kept, params.truncation_side);
+  return ids;
+}
+
 Status LLM::Impl::submit(const Prompt& prompt, const SamplingParams& params, RequestOutput& output, size_t index,
                          const std::shared_ptr<Inbox>& inbox) {
-  QUIRE_ASSIGN_OR_RETURN(output.prompt_token_ids, prompt_ids(prompt));
+  QUIRE_ASSIGN_OR_RETURN(output.prompt_token_ids, prompt_ids(prompt, params));
   output.request_id = std::to_string(next_id++);
   output.prompt = prompt.text;
   TextRequest request;
   request.id = output.request_id;
+  // Until submit() judges it, n may be anything.
+  output.outputs.resize(static_cast<size_t>(std::clamp<int64_t>(params.n, 1, kMaxChoices)));
+  for (size_t choice = 0; choice < output.outputs.size(); ++choice)
+    output.outputs[choice].index = static_cast<int32_t>(choice);
   request.prompt = output.prompt_token_ids;
   request.sampling = params;
   request.priority = prompt.priority;

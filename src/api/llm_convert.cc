@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -108,6 +109,12 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   config.scheduling_policy =
       options.scheduling_policy == "fcfs" ? SchedulingPolicy::kFcfs : SchedulingPolicy::kPriority;
   config.max_logprobs = options.max_logprobs;
+  const std::optional<LogprobsMode> mode = parse_logprobs_mode(options.logprobs_mode);
+  if (!mode) {
+    return invalid_argument(
+        fmt::format("logprobs_mode is '{}', but must be {}.", options.logprobs_mode, kLogprobsModes), "logprobs_mode");
+  }
+  config.logprobs_mode = *mode;
   config.seed = options.seed;
   config.threads = options.threads;
   config.lora.enabled = options.enable_lora;
@@ -120,18 +127,19 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
 
 LLM::RequestOutput to_public(TextOutput&& output, const Tokenizer& tokenizer) {
   LLM::RequestOutput delta;
-  delta.finished = output.finished();
   if (output.error) delta.error = to_public(*output.error);
   if (!output.prompt_logprobs.empty()) delta.prompt_logprobs.emplace_back(std::nullopt);
   for (const SampledToken& token : output.prompt_logprobs)
     delta.prompt_logprobs.emplace_back(logprob_map(token, tokenizer));
   LLM::CompletionOutput& completion = delta.outputs.emplace_back();
+  completion.index = output.choice;
   completion.text = std::move(output.text);
   completion.token_ids = std::move(output.token_ids);
   for (const SampledToken& token : output.tokens) completion.logprobs.push_back(logprob_map(token, tokenizer));
   completion.finish_reason = finish_reason_name(output.finish_reason);
   if (output.stop_string) completion.stop_reason = std::move(*output.stop_string);
   if (output.stop_token_id) completion.stop_reason = *output.stop_token_id;
+  if (output.finish_reason == FinishReason::kRepetition) completion.stop_reason = std::string(kRepetitionDetected);
   const RequestUsage& usage = output.usage;
   LLM::Metrics& metrics = delta.metrics;
   metrics.prompt_tokens = usage.prompt_tokens;
@@ -146,19 +154,25 @@ LLM::RequestOutput to_public(TextOutput&& output, const Tokenizer& tokenizer) {
   return delta;
 }
 
-void accumulate(LLM::RequestOutput& total, const LLM::RequestOutput& delta) {
+void accumulate(LLM::RequestOutput& total, LLM::RequestOutput& delta) {
   append(total.prompt_logprobs, delta.prompt_logprobs);
-  if (total.outputs.empty()) total.outputs.emplace_back();
-  LLM::CompletionOutput& to = total.outputs.front();
   const LLM::CompletionOutput& from = delta.outputs.front();
+  LLM::CompletionOutput& to = total.outputs[static_cast<size_t>(from.index)];
   to.text += from.text;
   append(to.token_ids, from.token_ids);
   append(to.logprobs, from.logprobs);
   to.finish_reason = from.finish_reason;
   to.stop_reason = from.stop_reason;
-  total.finished = delta.finished;
-  total.error = delta.error;
-  total.metrics = delta.metrics;
+  const auto running = [](const LLM::CompletionOutput& output) { return output.finish_reason.empty(); };
+  const bool last = !from.finish_reason.empty() && std::none_of(total.outputs.begin(), total.outputs.end(), running);
+  total.finished = delta.finished = last;
+  if (delta.error) total.error = delta.error;
+  // The first choice computes the prompt; the others find its pages.
+  LLM::Metrics metrics = from.index == 0 || total.metrics.prompt_tokens == 0 ? delta.metrics : total.metrics;
+  metrics.completion_tokens = total.metrics.completion_tokens + static_cast<int64_t>(from.token_ids.size());
+  metrics.preemptions = std::max(total.metrics.preemptions, delta.metrics.preemptions);
+  metrics.e2e_latency = std::max(total.metrics.e2e_latency, delta.metrics.e2e_latency);
+  total.metrics = delta.metrics = metrics;
 }
 
 }  // namespace quire

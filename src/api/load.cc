@@ -24,24 +24,11 @@ namespace {
 /// The checkpoint's own sampling defaults (generation_config.json, a GGUF file's general.sampling) must be usable:
 /// every request that says nothing gets them.
 Status judge_defaults(const GenerationConfig& generation) {
-  SamplingParams params;
-  params.temperature = generation.temperature.value_or(params.temperature);
-  params.top_p = generation.top_p.value_or(params.top_p);
-  params.top_k = generation.top_k.value_or(params.top_k);
-  if (const Status status = validate(params, -1); !status.ok()) {
+  constexpr SamplingLimits kNoLimits{-1, 0};
+  if (const Status status = validate(sampling_defaults(generation), kNoLimits); !status.ok()) {
     return invalid_argument("The model's generation config: " + status.error().message, status.error().param);
   }
   return {};
-}
-
-/// What the checkpoint's generation config asks for and requests will not get by default.
-void warn_of_unapplied(const GenerationConfig& generation) {
-  const auto warn = [](const char* name, double value) {
-    spdlog::warn("The model's generation config asks for {} {}, which is not available yet and is not applied.", name,
-                 value);
-  };
-  if (generation.repetition_penalty.value_or(1.0) != 1.0) warn("repetition_penalty", *generation.repetition_penalty);
-  if (generation.min_p.value_or(0.0) != 0.0) warn("min_p", *generation.min_p);
 }
 
 Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::string& chat_template,
@@ -59,7 +46,6 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
   // Its end tokens still count: they are among the model's own.
   if (!config.use_generation_config) parts.model.generation = {};
   QUIRE_RETURN_IF_ERROR(judge_defaults(parts.model.generation));
-  warn_of_unapplied(parts.model.generation);
 
   // A large tokenizer takes as long to build as a small model's weights.
   std::future<Result<TextAssets>> text =

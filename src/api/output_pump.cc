@@ -12,9 +12,10 @@ OutputPump::OutputPump(std::function<void(const std::string&)> abort_engine_requ
 
 OutputPump::~OutputPump() { stop(); }
 
-Result<OutputCallback> OutputPump::open(const std::string& id, const std::string& engine_id, RequestText text,
-                                        TextCallback callback) {
-  auto request = std::make_shared<Active>(Active{id, engine_id, std::move(text), std::move(callback)});
+Result<std::vector<OutputCallback>> OutputPump::open(const std::string& id, std::vector<Choice> choices,
+                                                     TextCallback callback) {
+  const size_t count = choices.size();
+  auto request = std::make_shared<Active>(Active{id, std::move(choices), std::move(callback), count});
   {
     const std::lock_guard lock(table_mutex_);
     if (!table_.emplace(id, request).second) {
@@ -22,7 +23,13 @@ Result<OutputCallback> OutputPump::open(const std::string& id, const std::string
           fmt::format("request_id '{}' belongs to a request that is still running; use another.", id), "request_id");
     }
   }
-  return OutputCallback([this, request](RequestOutput&& output) { push({request, std::move(output)}); });
+  std::vector<OutputCallback> callbacks;
+  for (size_t choice = 0; choice < count; ++choice) {
+    callbacks.emplace_back([this, request, choice](RequestOutput&& output) {
+      push({request, choice, std::move(output)});
+    });
+  }
+  return callbacks;
 }
 
 void OutputPump::forget(const std::string& id) {
@@ -30,12 +37,14 @@ void OutputPump::forget(const std::string& id) {
   table_.erase(id);
 }
 
-std::optional<std::string> OutputPump::request_abort(const std::string& id) {
+std::vector<std::string> OutputPump::request_abort(const std::string& id) {
+  std::vector<std::string> engine_ids;
   const std::lock_guard lock(table_mutex_);
   const auto found = table_.find(id);
-  if (found == table_.end()) return std::nullopt;
+  if (found == table_.end()) return engine_ids;
   found->second->abort_requested = true;
-  return found->second->engine_id;
+  for (const Choice& choice : found->second->choices) engine_ids.push_back(choice.engine_id);
+  return engine_ids;
 }
 
 bool OutputPump::abort_requested(const std::string& id) const {
@@ -69,28 +78,31 @@ void OutputPump::run() {
       items.swap(queue_);
     }
     for (Item& item : items) {
-      if (!item.request->done) deliver(*item.request, std::move(item.output));
+      if (!item.request->choices[item.choice].done) deliver(*item.request, item.choice, std::move(item.output));
     }
     items.clear();
   }
 }
 
-void OutputPump::deliver(Active& request, RequestOutput&& output) {
+void OutputPump::deliver(Active& request, size_t index, RequestOutput&& output) {
+  Choice& choice = request.choices[index];
   const bool engine_finished = output.finished();
   TextOutput result;
   try {
-    result = request.text.process(std::move(output));
+    result = choice.text.process(std::move(output));
   } catch (const std::exception& error) {
     spdlog::error("Request {} failed while its text was made: {}", request.id, error.what());
     result = {};
     result.finish_reason = FinishReason::kError;
     result.error = internal_error("The answer's text could not be made because of an internal fault.");
   }
-  const bool finished = result.finished();
-  if (finished) {
-    request.done = true;
-    if (!engine_finished) abort_engine_request_(request.engine_id);
-    forget(request.id);
+  result.choice = static_cast<int32_t>(index);
+  bool finished = false;
+  if (result.finished()) {
+    choice.done = true;
+    if (!engine_finished) abort_engine_request_(choice.engine_id);
+    finished = --request.unfinished == 0;
+    if (finished) forget(request.id);
   }
   try {
     if (request.callback) request.callback(std::move(result));
@@ -107,9 +119,12 @@ void OutputPump::finish_leftovers() {
     left = table_;
   }
   for (const auto& [id, request] : left) {
-    RequestOutput output;
-    output.finish_reason = FinishReason::kAbort;
-    deliver(*request, std::move(output));
+    for (size_t choice = 0; choice < request->choices.size(); ++choice) {
+      if (request->choices[choice].done) continue;
+      RequestOutput output;
+      output.finish_reason = FinishReason::kAbort;
+      deliver(*request, choice, std::move(output));
+    }
   }
 }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -25,13 +24,19 @@ class OutputPump {
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
 
-  /// Registers a request; the callback is for the engine. Refuses an id that is running.
-  Result<OutputCallback> open(const std::string& id, const std::string& engine_id, RequestText text,
-                              TextCallback callback);
+  /// One of a request's choices: the engine's id for it, and what makes its text.
+  struct Choice {
+    std::string engine_id;
+    RequestText text;
+    bool done = false;  ///< used by the output thread alone
+  };
+
+  /// Registers a request; the callbacks are for the engine, one for each choice. Refuses an id that is running.
+  Result<std::vector<OutputCallback>> open(const std::string& id, std::vector<Choice> choices, TextCallback callback);
   /// The engine did not take the request: its callback will not be called.
   void forget(const std::string& id);
-  /// Notes that the request shall end, and gives the engine's id for it; nothing for an id that is not running.
-  std::optional<std::string> request_abort(const std::string& id);
+  /// Notes that the request shall end, and gives the engine's ids of its choices; none for an id that is not running.
+  std::vector<std::string> request_abort(const std::string& id);
   /// Whether request_abort was called for a request that is still running.
   bool abort_requested(const std::string& id) const;
   int64_t active() const;
@@ -42,20 +47,20 @@ class OutputPump {
  private:
   struct Active {
     std::string id;
-    std::string engine_id;
-    RequestText text;
+    std::vector<Choice> choices;
     TextCallback callback;
-    bool done = false;             ///< used by the output thread alone
+    size_t unfinished = 0;         ///< choices; used by the output thread alone
     bool abort_requested = false;  ///< guarded by table_mutex_
   };
   struct Item {
     std::shared_ptr<Active> request;
+    size_t choice = 0;
     RequestOutput output;
   };
 
   void run();
   void push(Item item);
-  void deliver(Active& request, RequestOutput&& output);
+  void deliver(Active& request, size_t choice, RequestOutput&& output);
   void finish_leftovers();
 
   std::function<void(const std::string&)> abort_engine_request_;

@@ -5,10 +5,11 @@
 namespace quire {
 
 RequestText::RequestText(const Tokenizer& tokenizer, std::span<const int32_t> prompt, const SamplingParams& sampling)
-    : detokenizer_(tokenizer, prompt, sampling.skip_special_tokens),
+    : detokenizer_(tokenizer, prompt, sampling.skip_special_tokens, sampling.spaces_between_special_tokens),
       stops_(sampling.stop, sampling.include_stop_str_in_output),
       include_stop_(sampling.include_stop_str_in_output),
-      want_logprobs_(sampling.logprobs.has_value()) {}
+      want_logprobs_(sampling.logprobs.has_value()),
+      min_tokens_(sampling.min_tokens) {}
 
 TextOutput RequestText::process(RequestOutput&& output) {
   TextOutput result;
@@ -38,7 +39,7 @@ void RequestText::add_token(SampledToken&& token, bool show, TextOutput& result)
   ++completion_tokens_;
   result.token_ids.push_back(token.token);
   std::string text = show ? detokenizer_.push(token.token) : std::string();
-  result.text += stops_.push(text);
+  result.text += stops_.push(text, completion_tokens_ > min_tokens_);
   if (!want_logprobs_) return;
   result.tokens.push_back(std::move(token));
   result.token_texts.push_back(std::move(text));
@@ -46,7 +47,7 @@ void RequestText::add_token(SampledToken&& token, bool show, TextOutput& result)
 
 void RequestText::end(TextOutput& result) {
   const std::string tail = detokenizer_.finish();
-  result.text += stops_.push(tail);
+  result.text += stops_.push(tail, completion_tokens_ > min_tokens_);
   result.text += stops_.finish();
   if (!result.token_texts.empty()) result.token_texts.back() += tail;
 }

@@ -28,6 +28,7 @@ class RequestText {
   StopChecker stops_;
   bool include_stop_;
   bool want_logprobs_;
+  int64_t min_tokens_;
   int64_t completion_tokens_ = 0;
 };
 

@@ -25,13 +25,17 @@ StopChecker::StopChecker(const std::vector<std::string>& stops, bool include_sto
   }
 }
 
-const StopChecker::Pattern* StopChecker::advance(char byte) {
+const StopChecker::Pattern* StopChecker::advance(char byte, bool may_match) {
   const Pattern* complete = nullptr;
   for (Pattern& pattern : patterns_) {
     while (pattern.state > 0 && pattern.text[pattern.state] != byte) pattern.state = pattern.failure[pattern.state - 1];
     if (pattern.text[pattern.state] == byte) ++pattern.state;
-    if (pattern.state == pattern.text.size() && (complete == nullptr || pattern.state > complete->state))
+    if (pattern.state < pattern.text.size()) continue;
+    if (!may_match) {
+      pattern.state = pattern.failure.back();
+    } else if (complete == nullptr || pattern.state > complete->state) {
       complete = &pattern;
+    }
   }
   return complete;
 }
@@ -46,12 +50,12 @@ std::string StopChecker::release_unheld() {
   return sure;
 }
 
-std::string StopChecker::push(std::string_view piece) {
+std::string StopChecker::push(std::string_view piece, bool may_match) {
   if (matched_) return {};
   if (patterns_.empty()) return std::string(piece);
   for (const char byte : piece) {
     held_.push_back(byte);
-    const Pattern* found = advance(byte);
+    const Pattern* found = advance(byte, may_match);
     if (found == nullptr) continue;
     matched_ = found->text;
     if (!include_stop_) held_.resize(held_.size() - found->text.size());

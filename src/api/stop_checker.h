@@ -20,8 +20,9 @@ class StopChecker {
   /// string instead of before it.
   StopChecker(const std::vector<std::string>& stops, bool include_stop);
 
-  /// The text that `piece` makes sure. After a match it is empty.
-  std::string push(std::string_view piece);
+  /// The text that `piece` makes sure. After a match it is empty. Unless `may_match`, a stop string that ends in
+  /// `piece` is text like any other.
+  std::string push(std::string_view piece, bool may_match = true);
   /// The text that was held back, at the end of generation. Empty after a match.
   std::string finish();
 
@@ -37,7 +38,7 @@ class StopChecker {
   };
 
   /// The longest stop string that is complete after `byte`.
-  const Pattern* advance(char byte);
+  const Pattern* advance(char byte, bool may_match);
   std::string release_unheld();
 
   std::vector<Pattern> patterns_;

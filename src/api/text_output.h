@@ -22,18 +22,18 @@ struct TextRequest {
   int64_t priority = 0;
   std::string cache_salt;
   AdapterLease adapter;  ///< nullptr: the base model
-  int32_t choice = 0;
 };
 
-/// What became known since the last output. Text deltas are whole characters; text that could be the start of a stop
-/// string is held back.
+/// What became known of one choice since its last output. Text deltas are whole characters; text that could be the
+/// start of a stop string is held back.
 struct TextOutput {
+  int32_t choice = 0;  ///< index among sampling.n
   std::string text;
   std::vector<int32_t> token_ids;    ///< tokens of this output
   std::vector<SampledToken> tokens;  ///< the same with logprobs, where asked for
   std::vector<std::string>
       token_texts;  ///< the text that each token added (for logprobs and text_offset), where logprobs were asked for
-  std::vector<SampledToken> prompt_logprobs;  ///< as RequestOutput's
+  std::vector<SampledToken> prompt_logprobs;  ///< as RequestOutput's; choice 0 has them for all
   FinishReason finish_reason = FinishReason::kNone;
   std::optional<std::string> stop_string;  ///< the stop string that ended it
   std::optional<int32_t> stop_token_id;
@@ -43,8 +43,8 @@ struct TextOutput {
   bool finished() const { return finish_reason != FinishReason::kNone; }
 };
 
-/// Called on the output thread, in order; must be quick and must not throw. After an output that is finished() it is
-/// never called again.
+/// Called on the output thread, in order; must be quick and must not throw. Not called again for a choice after its
+/// finished() output.
 using TextCallback = std::function<void(TextOutput&&)>;
 
 }  // namespace quire

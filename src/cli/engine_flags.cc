@@ -51,6 +51,15 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
           })
       .value("--max-logprobs", "N", "Most logprobs a request may ask for, -1 for no cap (default: 20)",
              into(&config.max_logprobs, -1))
+      .value("--logprobs-mode", "MODE",
+             "What logprobs are: raw_logprobs, processed_logprobs, raw_logits or processed_logits (default: "
+             "raw_logprobs)",
+             [&config](const std::string& text) -> Status {
+               const std::optional<LogprobsMode> mode = parse_logprobs_mode(text);
+               if (!mode) return invalid_argument(fmt::format("'{}' is not {}", text, kLogprobsModes));
+               config.logprobs_mode = *mode;
+               return {};
+             })
       .value("--seed", "N", "Seed of the engine (default: 0)", into(&config.seed, 0))
       .value("--threads", "N",
              "Compute threads, of all ranks together (default: the allowed CPUs, cut to the cgroup's quota)",

@@ -78,7 +78,6 @@ const UnbuiltFlag kEngineFlags[] = {
     {"--runner", true, {"auto", "generate"}, "is not built for that value: quire generates text"},
     {"--convert", true, {"auto", "none"}, "is not built for that value: quire generates text"},
     {"--task", true, {"auto", "generate"}, "is not built for that value: quire generates text"},
-    {"--logprobs-mode", true, {"raw_logprobs"}, "is not built for that value: logprobs are raw_logprobs"},
     {"--logits-processors", true, {}, "is not built: quire loads no Python"},
     {"--enable-prompt-embeds", false, {}, "is not built: prompts are text or token ids"},
     {"--enable-sleep-mode", false, {}, "is not built: stop the server to free its memory"},

@@ -53,7 +53,7 @@ int64_t max_request_tokens(const EngineLimits& limits, const std::vector<KvCache
 
 Status judge_request(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
   QUIRE_RETURN_IF_ERROR(judge_prompt(request, limits, max_tokens));
-  QUIRE_RETURN_IF_ERROR(validate(request.sampling, limits.max_logprobs));
+  QUIRE_RETURN_IF_ERROR(validate(request.sampling, {limits.max_logprobs, limits.vocab_size}));
   if (request.cache_salt.size() > kMaxSaltBytes) {
     return invalid_argument(
         fmt::format("cache_salt has {} bytes, but may have at most {}.", request.cache_salt.size(), kMaxSaltBytes),

@@ -35,7 +35,7 @@ struct EngineStats {
   int64_t prompt_tokens = 0, prompt_tokens_cached = 0, generation_tokens = 0;
   int64_t prefix_cache_queries = 0, prefix_cache_hits = 0;  ///< tokens
   int64_t preemptions = 0;
-  int64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
+  int64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0, finished_repetition = 0;
   int64_t steps = 0;
   std::vector<AdapterLoad> adapters;                                     ///< of those with requests, in no order
   double schedule_seconds = 0, execute_seconds = 0, update_seconds = 0;  ///< engine thread's time by part

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sampling/sampling_params.h"
 #include "tensor/dtype.h"
 
 namespace quire {
@@ -41,6 +42,7 @@ struct EngineConfig {
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
   LoraConfig lora;
   int64_t max_logprobs = 20;
+  LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;  ///< --logprobs-mode
   int64_t seed = 0;
   int threads = 0;                                    ///< --threads, of all ranks together; 0: from affinity and quota
   int tensor_parallel_size = 1;                       ///< --tensor-parallel-size: ranks that hold a part of each layer

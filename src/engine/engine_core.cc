@@ -68,9 +68,48 @@ void EngineCore::add(EngineRequest request, OutputCallback callback, double arri
   state->arrival = arrivals_++;
   state->callback = std::move(callback);
   state->request = std::move(request);
+  state->logprobs_mode = config_.logprobs_mode;
+  state->edits = LogitEdits::create(state->request.sampling, state->tokens, state->request.eos_token_ids,
+                                    state->request.bad_words);
   const auto [entry, added] = requests_.emplace(state->request.id, std::move(state));
   QUIRE_CHECK(added);
-  scheduler_.add(entry->second.get());
+  RequestState& added_state = *entry->second;
+  if (!wait_for_prompt(added_state)) scheduler_.add(&added_state);
+}
+
+/// True where the request is to wait for the pages of another one's prompt, which is not computed yet.
+bool EngineCore::wait_for_prompt(RequestState& request) {
+  if (request.request.shares_prompt_with.empty()) return false;
+  const auto leader = requests_.find(request.request.shares_prompt_with);
+  if (leader == requests_.end() || leader->second->ended || leader->second->output_tokens() > 0) return false;
+  follow(*leader->second, request);
+  return true;
+}
+
+void EngineCore::follow(RequestState& leader, RequestState& follower) {
+  leader.followers.push_back(&follower);
+  follower.leader = &leader;
+  ++followers_waiting_;
+}
+
+void EngineCore::stop_following(RequestState& follower) {
+  if (follower.leader == nullptr) return;
+  std::erase(std::exchange(follower.leader, nullptr)->followers, &follower);
+  --followers_waiting_;
+}
+
+/// Its prompt is computed, or never will be: the first of those who waited goes on, and in the latter case the others
+/// wait for that one.
+void EngineCore::release_followers(RequestState& request) {
+  const std::vector<RequestState*> followers = request.followers;
+  for (RequestState* follower : followers) {
+    stop_following(*follower);
+    if (request.output_tokens() > 0 || follower == followers.front()) {
+      scheduler_.add(follower);
+    } else {
+      follow(*followers.front(), *follower);
+    }
+  }
 }
 
 void EngineCore::abort(const std::string& id) {
@@ -136,6 +175,7 @@ void EngineCore::book_results() {
     RequestOutput output = apply_result(request, std::move(result_.sequences[i]), sampled);
     if (!sampled) continue;
     ++stats_.generation_tokens;
+    release_followers(request);
     if (output.finished()) {
       end_request(request, std::move(output));
     } else {
@@ -167,11 +207,14 @@ void EngineCore::count_end(FinishReason reason) {
   stats_.finished_length += reason == FinishReason::kLength;
   stats_.finished_abort += reason == FinishReason::kAbort;
   stats_.finished_error += reason == FinishReason::kError;
+  stats_.finished_repetition += reason == FinishReason::kRepetition;
 }
 
 void EngineCore::end_request(RequestState& request, RequestOutput&& output) {
   scheduler_.remove(&request);
   request.ended = true;
+  stop_following(request);
+  release_followers(request);
   count_end(output.finish_reason);
   deliveries_.push_back({&request, std::move(output)});
 }
@@ -208,7 +251,7 @@ EngineStats EngineCore::stats() const {
   EngineStats stats = stats_;
   const SchedulerCounters& counters = scheduler_.counters();
   stats.running = scheduler_.running_count();
-  stats.waiting = scheduler_.waiting_count();
+  stats.waiting = scheduler_.waiting_count() + followers_waiting_;
   stats.kv_cache_usage = cache_.usage();
   stats.prompt_tokens = counters.prompt_tokens;
   stats.prompt_tokens_cached = counters.prompt_tokens_cached;

@@ -53,6 +53,10 @@ class EngineCore {
   };
 
   uint64_t draw_seed();
+  bool wait_for_prompt(RequestState& request);
+  void follow(RequestState& leader, RequestState& follower);
+  void stop_following(RequestState& follower);
+  void release_followers(RequestState& request);
   Status run_executor();
   void book_results();
   void fail_step(const Error& error);
@@ -75,6 +79,7 @@ class EngineCore {
   std::vector<Delivery> deliveries_;
   EngineStats stats_;
   int64_t arrivals_ = 0;
+  int64_t followers_waiting_ = 0;  ///< requests that the scheduler does not know yet
   uint64_t seeds_drawn_ = 0;
 };
 

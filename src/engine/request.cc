@@ -14,6 +14,8 @@ const char* finish_reason_name(FinishReason reason) {
       return "abort";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kRepetition:
+      return "repetition";
   }
   return "";
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sampling/bad_words.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
 
@@ -25,13 +26,20 @@ struct EngineRequest {
   std::shared_ptr<const void>
       adapter;  ///< keeps the adapter in memory; let go when the engine has done with the request
   std::vector<int32_t> eos_token_ids;  ///< end the output unless ignore_eos
+  BadWords bad_words;                  ///< those of sampling.bad_words; nullptr for none
   int32_t choice = 0;                  ///< index among n
+  /// The id of a request with the same prompt, salt and adapter that was submitted before, or empty. This one waits
+  /// until that one's prompt is computed, so that it finds the pages.
+  std::string shares_prompt_with;
 };
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kError };
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kAbort, kError, kRepetition };
 
-/// "stop", "length", "abort", "error"; kNone gives "".
+/// "stop", "length", "abort", "error", "repetition"; kNone gives "".
 const char* finish_reason_name(FinishReason reason);
+
+/// What ended an output with kRepetition, as its stop_reason.
+constexpr const char* kRepetitionDetected = "repetition_detected";
 
 /// Numbers of one request, complete when it has finished. Times in seconds of the steady clock.
 struct RequestUsage {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/steady_seconds.h"
+#include "sampling/repetition.h"
 
 namespace quire {
 namespace {
@@ -27,22 +28,34 @@ void fill(const RequestState& request, ScheduledSequence& sequence) {
   sequence.sample = request.scheduled == request.remaining();
   sequence.sampling = {};
   if (sequence.sample) {
-    sequence.sampling = {&request.request.sampling, request.seed, request.total(), request.request.choice};
+    const bool edited = request.edits != nullptr && request.edits->active();
+    sequence.sampling = {&request.request.sampling,
+                         request.seed,
+                         request.total(),
+                         request.request.choice,
+                         edited ? request.edits.get() : nullptr,
+                         request.logprobs_mode};
   }
   sequence.adapter_id = request.request.adapter_id;
   add_prompt_logprobs(request, sequence);
 }
 
-/// The end that the request's last token brings, if any. A stop outranks the length.
+/// The end that the request's last token brings, if any. A stop outranks the length, and that a repetition.
 FinishReason judge_end(const RequestState& request, std::optional<int32_t>& stop_token_id) {
   const SamplingParams& sampling = request.request.sampling;
   const int32_t token = request.tokens.back();
+  const bool limit_reached = request.total() >= request.max_total_tokens;
+  if (request.output_tokens() <= sampling.min_tokens)
+    return limit_reached ? FinishReason::kLength : FinishReason::kNone;
   if (!sampling.ignore_eos && std::ranges::count(request.request.eos_token_ids, token) > 0) return FinishReason::kStop;
   if (std::ranges::count(sampling.stop_token_ids, token) > 0) {
     stop_token_id = token;
     return FinishReason::kStop;
   }
-  return request.total() >= request.max_total_tokens ? FinishReason::kLength : FinishReason::kNone;
+  if (limit_reached) return FinishReason::kLength;
+  const auto output = std::span(request.tokens).subspan(static_cast<size_t>(request.prompt_tokens));
+  const bool circles = sampling.repetition_detection && repeats(output, *sampling.repetition_detection);
+  return circles ? FinishReason::kRepetition : FinishReason::kNone;
 }
 
 }  // namespace
@@ -65,6 +78,7 @@ RequestOutput apply_result(RequestState& request, SequenceResult&& result, bool 
   if (usage.completion_tokens == 0) usage.first_token_time = usage.last_token_time;
   ++usage.completion_tokens;
   request.tokens.push_back(result.token.token);
+  if (request.edits != nullptr) request.edits->add_output(result.token.token);
   output.id = request.request.id;
   output.finish_reason = judge_end(request, output.stop_token_id);
   output.tokens.push_back(std::move(result.token));

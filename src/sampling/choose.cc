@@ -53,26 +53,52 @@ int32_t choose_among_all(std::span<const float> row, Race race, const TokenNoise
   return race.winner();
 }
 
+/// The tokens that min_p, top_k and top_p leave, in scratch.candidates. False where they leave all.
+bool collect_kept(std::span<const float> row, int32_t largest, const SamplingParams& params, ChooseScratch& scratch) {
+  const bool limit_count = params.top_k > 0 && static_cast<size_t>(params.top_k) < row.size();
+  if (!limit_count && params.top_p >= 1.0 && params.min_p <= 0.0) return false;
+  const double temperature = effective_temperature(params);
+  const float largest_logit = row[static_cast<size_t>(largest)];
+  float threshold = std::numeric_limits<float>::lowest();
+  if (limit_count) threshold = kth_largest(row, static_cast<size_t>(params.top_k), scratch.values);
+  collect_at_least(row, std::max(threshold, std::numeric_limits<float>::lowest()), scratch.candidates);
+  if (params.min_p > 0.0) {
+    const double least = largest_logit + temperature * std::log(params.min_p);
+    std::erase_if(scratch.candidates, [&](const Candidate& candidate) { return candidate.logit < least; });
+  }
+  if (params.top_p < 1.0) keep_top_p(scratch.candidates, largest_logit, temperature, params.top_p);
+  return true;
+}
+
 }  // namespace
 
 int32_t choose_token(std::span<const float> row, int32_t largest, const SamplingParams& params, const TokenNoise& noise,
                      ChooseScratch& scratch) {
   // One token is the best one, also where others equal it: top_k 1 means greedy to its users.
   if (params.greedy() || params.top_k == 1) return largest;
-  const double temperature = effective_temperature(params);
   const float largest_logit = row[static_cast<size_t>(largest)];
   if (!std::isfinite(largest_logit)) return largest;  // no token is possible: the answer is defined all the same
-  Race race(largest_logit, temperature, largest, noise);
-  const bool limit_count = params.top_k > 0 && static_cast<size_t>(params.top_k) < row.size();
-  if (!limit_count && params.top_p >= 1.0) return choose_among_all(row, race, noise);
-
-  const float threshold = limit_count ? kth_largest(row, static_cast<size_t>(params.top_k), scratch.values)
-                                      : std::numeric_limits<float>::lowest();
-  collect_at_least(row, threshold, scratch.candidates);
-  if (params.top_p < 1.0) keep_top_p(scratch.candidates, largest_logit, temperature, params.top_p);
+  Race race(largest_logit, effective_temperature(params), largest, noise);
+  if (!collect_kept(row, largest, params, scratch)) return choose_among_all(row, race, noise);
   for (const Candidate& candidate : scratch.candidates)
     race.enter(candidate.token, candidate.logit, noise.bits(candidate.token));
   return race.winner();
+}
+
+void keep_choosable(std::span<float> row, int32_t largest, const SamplingParams& params, ChooseScratch& scratch) {
+  const float largest_logit = row[static_cast<size_t>(largest)];
+  if (!std::isfinite(largest_logit)) return;
+  if (params.top_k == 1) {
+    scratch.candidates = {{largest, largest_logit}};
+  } else if (!collect_kept(row, largest, params, scratch)) {
+    scratch.candidates.clear();
+  }
+  if (!scratch.candidates.empty()) {
+    std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
+    for (const Candidate& candidate : scratch.candidates) row[static_cast<size_t>(candidate.token)] = candidate.logit;
+  }
+  const auto temperature = static_cast<float>(effective_temperature(params));
+  for (float& logit : row) logit /= temperature;
 }
 
 }  // namespace quire

@@ -17,10 +17,15 @@ struct ChooseScratch {
   std::vector<Candidate> candidates;
 };
 
-/// Chooses as vLLM does: temperature, then top_k (ties with the k-th stay), then top_p, then a sample of what is left.
+/// Chooses as vLLM does: temperature, then min_p, then top_k (ties with the k-th stay), then top_p, then a sample of
+/// what is left.
 /// `largest` is the token with the largest logit, a finite one. A token of logit -inf or NaN is never chosen. `row` is
 /// not changed.
 int32_t choose_token(std::span<const float> row, int32_t largest, const SamplingParams& params, const TokenNoise& noise,
                      ChooseScratch& scratch);
+
+/// Turns `row` into the logits that choose_token() samples from: divided by the temperature, what min_p, top_k and
+/// top_p drop is -inf. Not for greedy sampling.
+void keep_choosable(std::span<float> row, int32_t largest, const SamplingParams& params, ChooseScratch& scratch);
 
 }  // namespace quire

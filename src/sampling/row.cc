@@ -16,21 +16,27 @@ bool LogitsRow::usable(const ops::RowStatistics& statistics) {
   return std::isfinite(statistics.best.value) && std::isfinite(statistics.log_sum_exp) && statistics.best.token >= 0;
 }
 
+LogitsRow::LogitsRow(std::span<float> values) : index_(0) { mend_in_place(values); }
+
 void LogitsRow::mend() {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   mended_.resize(static_cast<size_t>(logits_.cols()));
   ops::copy_row_to_host(context_, logits_, index_, mended_);
+  mend_in_place(mended_);
+}
+
+void LogitsRow::mend_in_place(std::span<float> values) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   ops::TokenValue best{0, -kInfinity};
-  for (size_t token = 0; token < mended_.size(); ++token) {
-    float& value = mended_[token];
+  for (size_t token = 0; token < values.size(); ++token) {
+    float& value = values[token];
     value = std::isnan(value) ? -kInfinity : std::min(value, std::numeric_limits<float>::max());
     if (value > best.value) best = {static_cast<int32_t>(token), value};
   }
   double sum = 0.0;
-  for (const float value : mended_) sum += std::isinf(value) ? 0.0 : std::exp(static_cast<double>(value) - best.value);
+  for (const float value : values) sum += std::isinf(value) ? 0.0 : std::exp(static_cast<double>(value) - best.value);
   statistics_ = {best, sum > 0.0 ? static_cast<float>(best.value + std::log(sum)) : 0.0f};
-  context_.device = Device{};
-  logits_ = Tensor::view(mended_.data(), 1, static_cast<int64_t>(mended_.size()), DType::kFloat32);
+  context_ = {};
+  logits_ = Tensor::view(values.data(), 1, static_cast<int64_t>(values.size()), DType::kFloat32);
   index_ = 0;
 }
 
@@ -39,21 +45,26 @@ void LogitsRow::copy_to(std::vector<float>& out) const {
   ops::copy_row_to_host(context_, logits_, index_, out);
 }
 
-std::vector<TokenLogprob> LogitsRow::logprobs(int32_t token, int64_t count) const {
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - statistics_.log_sum_exp);
+std::vector<TokenLogprob> LogitsRow::values(int32_t token, const Values& wanted) const {
+  const auto value = [&](float logit) {
+    if (wanted.as_logits) return logit;
+    return std::min(0.0f, static_cast<float>(static_cast<double>(logit) - statistics_.log_sum_exp));
   };
-  float logit = 0.0f;
-  ops::gather_logits(context_, logits_, index_, {&token, 1}, {&logit, 1});
-  const int64_t wanted = count < 0 ? size() : std::min(count, size());
+  const auto ranked = [&](int32_t id) {
+    float logit = 0.0f;
+    ops::gather_logits(context_, logits_, index_, {&id, 1}, {&logit, 1});
+    const int64_t larger = id == best().token ? 0 : ops::count_larger(context_, logits_, index_, logit);
+    return TokenLogprob{id, value(logit), larger + 1};
+  };
+  const int64_t most_likely = wanted.most_likely < 0 ? size() : std::min(wanted.most_likely, size());
   std::vector<TokenLogprob> result;
-  result.reserve(static_cast<size_t>(wanted) + 1);
-  result.push_back(
-      {token, logprob(logit), token == best().token ? 1 : ops::count_larger(context_, logits_, index_, logit) + 1});
-  if (wanted == 0) return result;
+  result.reserve(1 + (wanted.tokens.empty() ? static_cast<size_t>(most_likely) : wanted.tokens.size()));
+  result.push_back(ranked(token));
+  for (const int32_t id : wanted.tokens) result.push_back(ranked(id));
+  if (!wanted.tokens.empty() || most_likely == 0) return result;
   int64_t rank = 0;
-  for (const ops::TokenValue& top : ops::top_logits(context_, logits_, index_, wanted))
-    result.push_back({top.token, logprob(top.value), ++rank});
+  for (const ops::TokenValue& top : ops::top_logits(context_, logits_, index_, most_likely))
+    result.push_back({top.token, value(top.value), ++rank});
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ops/logits.h"
@@ -18,6 +19,8 @@ class LogitsRow {
  public:
   /// `statistics` is the row's entry of ops::row_statistics. The tensor must outlive this.
   LogitsRow(const OpContext& context, const Tensor& logits, int64_t index, const ops::RowStatistics& statistics);
+  /// A row in host memory that outlives this and may be mended in place.
+  explicit LogitsRow(std::span<float> values);
   LogitsRow(const LogitsRow&) = delete;
   LogitsRow& operator=(const LogitsRow&) = delete;
 
@@ -27,12 +30,19 @@ class LogitsRow {
   const ops::TokenValue& best() const { return statistics_.best; }
   void copy_to(std::vector<float>& out) const;
 
-  /// `token`, then the `count` most likely tokens (all for a negative count), with log-probabilities and ranks of the
-  /// raw distribution.
-  std::vector<TokenLogprob> logprobs(int32_t token, int64_t count) const;
+  /// What is given for `token` and others beside it: log-probabilities of this row's distribution, or with `as_logits`
+  /// the logits themselves. Ranks count from 1, the most likely.
+  struct Values {
+    int64_t most_likely = 0;               ///< so many of the most likely tokens; negative: all
+    std::span<const int32_t> tokens = {};  ///< where not empty: these instead
+    bool as_logits = false;
+  };
+  /// `token` first, then the others.
+  std::vector<TokenLogprob> values(int32_t token, const Values& wanted) const;
 
  private:
   void mend();
+  void mend_in_place(std::span<float> values);
 
   OpContext context_;
   Tensor logits_;

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "ops/logits.h"
+#include "sampling/logit_edits.h"
 #include "sampling/sampling_params.h"
 #include "tensor/op_context.h"
 #include "tensor/tensor.h"
 
 namespace quire {
 
-/// A token with its log-probability and its rank (1 is the most likely) under the raw model distribution.
+/// A token with its log-probability (or logit) and its rank, 1 being the most likely.
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0.0f;
@@ -29,9 +30,11 @@ struct SampledToken {
 /// One row to sample.
 struct SamplingRow {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;     ///< the request's, given or drawn at admission
-  int64_t position = 0;  ///< of the token that is sampled, counted from the prompt's first
-  int32_t choice = 0;    ///< index among n
+  uint64_t seed = 0;                  ///< the request's, given or drawn at admission
+  int64_t position = 0;               ///< of the token that is sampled, counted from the prompt's first
+  int32_t choice = 0;                 ///< index among n
+  const LogitEdits* edits = nullptr;  ///< what changes the row first; nullptr: nothing
+  LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
 };
 
 /// Samples row i of `logits` [rows, vocab] by rows[i]. Noise is Philox keyed by (seed, choice, position, token), so a

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/detokenizer.h"
+
 namespace quire {
 
 namespace {
@@ -28,6 +30,14 @@ Result<std::vector<int32_t>> AsyncLlmBackend::encode(std::string_view text, bool
 
 Result<std::string> AsyncLlmBackend::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   return llm_.tokenizer().decode(ids, skip_special_tokens);
+}
+
+std::vector<std::string> AsyncLlmBackend::token_texts(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  Detokenizer detokenizer(llm_.tokenizer(), {}, skip_special_tokens);
+  std::vector<std::string> texts;
+  for (const int32_t id : ids) texts.push_back(detokenizer.push(id));
+  if (!texts.empty()) texts.back() += detokenizer.finish();
+  return texts;
 }
 
 std::optional<std::string> AsyncLlmBackend::id_to_token(int32_t id) const { return llm_.tokenizer().id_to_token(id); }

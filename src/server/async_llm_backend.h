@@ -16,6 +16,7 @@ class AsyncLlmBackend final : public ServingBackend {
   Result<std::vector<int32_t>> encode_chat(const Conversation& prompt) const override;
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens) const override;
   std::optional<std::string> id_to_token(int32_t id) const override;
+  std::vector<std::string> token_texts(std::span<const int32_t> ids, bool skip_special_tokens) const override;
   RequestRules rules() const override;
   EngineLimits limits() const override;
   EngineStats stats() const override;

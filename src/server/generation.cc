@@ -42,14 +42,15 @@ void Generation::start(ServingBackend& backend, TaskPool& pool, std::vector<Text
 }
 
 void Generation::submit_all(std::vector<TextRequest> requests) {
-  choices_.resize(requests.size());
-  unfinished_ = requests.size();
+  choices_.resize(format_->info().choices());
+  unfinished_ = choices_.size();
   for (size_t i = 0; i < requests.size(); ++i) {
     std::string id = requests[i].id;
     // Nothing may be thrown into the engine's threads.
     const TextCallback callback = [self = shared_from_this(), i](TextOutput&& output) {
       try {
-        self->on_output(i, std::move(output));
+        const size_t choice = i * static_cast<size_t>(self->format_->info().n) + static_cast<size_t>(output.choice);
+        self->on_output(choice, std::move(output));
       } catch (const std::exception& fault) {
         self->on_fault(fault);
       }
@@ -77,7 +78,7 @@ void Generation::open() {
       headers_.emplace_back("Cache-Control", "no-cache");
       writer_->start_stream(200, "text/event-stream; charset=utf-8", std::move(headers_));
       for (size_t i = 0; i < choices_.size(); ++i) {
-        if (const auto chunk = format_->first_chunk(i)) write_event(*chunk);
+        for (const nlohmann::ordered_json& chunk : format_->opening(i)) write_event(chunk);
       }
     }
     for (auto& [choice, output] : early_) {

@@ -131,7 +131,8 @@ void add_engine(Exposition& out, const EngineStats& stats) {
                {{"stop", static_cast<double>(stats.finished_stop)},
                 {"length", static_cast<double>(stats.finished_length)},
                 {"abort", static_cast<double>(stats.finished_abort)},
-                {"error", static_cast<double>(stats.finished_error)}});
+                {"error", static_cast<double>(stats.finished_error)},
+                {"repetition", static_cast<double>(stats.finished_repetition)}});
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ class ServingBackend {
   /// The vocabulary's string for an id.
   virtual std::optional<std::string> id_to_token(int32_t id) const = 0;
 
+  /// What each token adds to the text of all of them.
+  virtual std::vector<std::string> token_texts(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
+
   virtual RequestRules rules() const = 0;
   virtual EngineLimits limits() const = 0;
   virtual EngineStats stats() const = 0;

@@ -4,6 +4,7 @@
 #include "text/detokenizer.h"
 
 #include <string_view>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -19,8 +20,11 @@ constexpr size_t kCharacterTokens = 4;
 
 }  // namespace
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens)
-    : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens,
+                         bool spaces_between_special_tokens)
+    : tokenizer_(tokenizer),
+      skip_special_tokens_(skip_special_tokens),
+      join_special_tokens_(!skip_special_tokens && !spaces_between_special_tokens) {
   take_context(prompt);
 }
 
@@ -64,6 +68,10 @@ std::string Detokenizer::push(int32_t id) {
   ids_.push_back(id);
   const std::string text = decode(0, ids_.size());
   std::string delta = fresh(text, ids_.size());
+  if (join_special_tokens_) {
+    const bool special = tokenizer_.is_special(id);
+    if (std::exchange(after_special_, special) && special) delta = tokenizer_.id_to_token(id).value_or(delta);
+  }
   if (!delta.empty() && !delta.ends_with(kReplacement)) {
     move_to(ids_.size());
     return delta;

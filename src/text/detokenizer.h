@@ -20,8 +20,10 @@ namespace quire {
 class Detokenizer {
  public:
   /// The tokenizer must outlive it. The prompt's last tokens give the context in which the first output token is
-  /// decoded.
-  Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens);
+  /// decoded. Without `spaces_between_special_tokens` a special token that is shown right after another one is its own
+  /// text alone, whatever the tokenizer's decoder would put between them.
+  Detokenizer(const Tokenizer& tokenizer, std::span<const int32_t> prompt, bool skip_special_tokens,
+              bool spaces_between_special_tokens = true);
 
   /// The text that `id` completes: empty while a character is incomplete.
   std::string push(int32_t id);
@@ -37,9 +39,11 @@ class Detokenizer {
 
   const Tokenizer& tokenizer_;
   bool skip_special_tokens_;
-  std::vector<int32_t> ids_;  ///< a window: context, then what is not given out yet
-  size_t read_end_ = 0;       ///< ids before it are already in the text given out
-  std::string read_text_;     ///< decode of the ids before read_end_
+  bool join_special_tokens_;
+  bool after_special_ = false;  ///< the last output token was a special one; kept with join_special_tokens_
+  std::vector<int32_t> ids_;    ///< a window: context, then what is not given out yet
+  size_t read_end_ = 0;         ///< ids before it are already in the text given out
+  std::string read_text_;       ///< decode of the ids before read_end_
 };
 
 }  // namespace quire

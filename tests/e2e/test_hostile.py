@@ -210,7 +210,9 @@ FIELDS = ["model", "prompt", "messages", "max_tokens", "max_completion_tokens", 
           "stop_token_ids", "stream", "stream_options", "logprobs", "top_logprobs", "prompt_logprobs", "ignore_eos", "n", "user", "echo",
           "priority", "cache_salt", "request_id", "return_token_ids", "skip_special_tokens", "include_stop_str_in_output", "min_p",
           "min_tokens", "logit_bias", "tools", "tool_choice", "response_format", "presence_penalty", "chat_template_kwargs",
-          "add_generation_prompt", "continue_final_message", "add_special_tokens", "best_of", "suffix", "functions", "metadata"]
+          "add_generation_prompt", "continue_final_message", "add_special_tokens", "best_of", "suffix", "functions", "metadata",
+          "frequency_penalty", "repetition_penalty", "allowed_token_ids", "bad_words", "logprob_token_ids", "truncate_prompt_tokens",
+          "truncation_side", "spaces_between_special_tokens", "repetition_detection", "use_beam_search", "length_penalty"]
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
@@ -246,10 +248,9 @@ def test_messages(server, name):
     assert answer.json()["error"]["param"].startswith("messages")
 
 
-REFUSED = {"n": 2, "best_of": 3, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required",
-           "response_format": {"type": "json_object"}, "presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.1,
-           "logit_bias": {"5": 1}, "min_p": 0.1, "min_tokens": 3, "bad_words": ["a"], "structured_outputs": {"json": {}},
-           "truncate_prompt_tokens": 5, "echo": True, "reasoning_effort": "high", "documents": [{"text": "a"}], "modalities": ["audio"]}
+REFUSED = {"best_of": 3, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required",
+           "response_format": {"type": "json_object"}, "structured_outputs": {"json": {}}, "guided_regex": "a",
+           "thinking_token_budget": 5, "vllm_xargs": {"a": 1}, "reasoning_effort": "high", "documents": [{"text": "a"}], "modalities": ["audio"]}
 
 
 @pytest.mark.parametrize("field", REFUSED)

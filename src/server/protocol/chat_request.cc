@@ -11,18 +11,6 @@ namespace quire {
 
 namespace {
 
-/// max_completion_tokens wins over the older max_tokens; without either the model's own limit, else what the context
-/// leaves.
-void read_max_tokens(FieldReader& fields, ChatRequest& request, const RequestRules& rules) {
-  const auto old_name = fields.integer("max_tokens");
-  const auto new_name = fields.integer("max_completion_tokens");
-  request.sampling.max_tokens = new_name ? new_name : old_name ? old_name : rules.chat_max_tokens;
-  if (new_name && *new_name < 1) {
-    fields.fail(invalid_argument(fmt::format("max_completion_tokens must be 1 or more, but is {}.", *new_name),
-                                 "max_completion_tokens"));
-  }
-}
-
 void read_logprobs(FieldReader& fields, ChatRequest& request, const RequestRules& rules) {
   request.logprobs = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs");
@@ -44,7 +32,8 @@ Result<ChatRequest> parse_chat_request(const nlohmann::ordered_json& body, const
   FieldReader fields(body);
   ChatRequest request;
   static_cast<GenerationFields&>(request) = read_generation_fields(fields, rules);
-  read_max_tokens(fields, request, rules);
+  read_max_tokens(fields, request, rules.chat_max_tokens);
+  request.echo = fields.boolean("echo").value_or(false);
   read_logprobs(fields, request, rules);
   refuse_unsupported(fields, Endpoint::kChat);
   request.prompt = read_conversation(fields);

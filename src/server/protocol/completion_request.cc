@@ -66,13 +66,26 @@ void read_logprobs(FieldReader& fields, CompletionRequest& request) {
   request.sampling.logprobs = *count;
 }
 
+void judge_choices(FieldReader& fields, const CompletionRequest& request) {
+  const auto prompts = static_cast<int64_t>(request.prompts.size());
+  if (request.sampling.n < 1 || request.sampling.n > kMaxChoices || prompts * request.sampling.n <= kMaxChoices) return;
+  fields.fail(
+      invalid_argument(fmt::format("n is {} for each of {} prompts, but one request may have at most {} choices.",
+                                   request.sampling.n, prompts, kMaxChoices),
+                       "n"));
+}
+
 }  // namespace
 
 Result<CompletionRequest> parse_completion_request(const Json& body, const RequestRules& rules) {
   FieldReader fields(body);
   CompletionRequest request;
   static_cast<GenerationFields&>(request) = read_generation_fields(fields, rules);
-  request.sampling.max_tokens = fields.integer("max_tokens").value_or(kDefaultMaxTokens);
+  read_max_tokens(fields, request, kDefaultMaxTokens);
+  request.echo = fields.boolean("echo").value_or(false);
+  // The engine gives at least one token, which the answer then leaves out.
+  request.prompt_only = request.echo && request.sampling.max_tokens == 0;
+  if (request.prompt_only) request.sampling.max_tokens = 1;
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   read_logprobs(fields, request);
   refuse_unsupported(fields, Endpoint::kCompletions);
@@ -86,7 +99,10 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Reque
   } else {
     fields.fail(invalid_argument(std::string(kPromptForms) + "; it is missing.", "prompt"));
   }
+  judge_choices(fields, request);
   QUIRE_RETURN_IF_ERROR(finish_request(fields, request, rules));
+  request.prompt_logprobs = request.sampling.prompt_logprobs.has_value();
+  if (request.echo && !request.prompt_logprobs) request.sampling.prompt_logprobs = request.sampling.logprobs;
   return request;
 }
 

@@ -15,8 +15,10 @@ namespace quire {
 using CompletionPrompt = std::variant<std::string, std::vector<int32_t>>;
 
 struct CompletionRequest : GenerationFields {
-  std::vector<CompletionPrompt> prompts;  ///< at least one; choice i answers prompts[i]
+  std::vector<CompletionPrompt> prompts;  ///< at least one; choice i answers prompts[i / n]
   bool add_special_tokens = true;
+  bool prompt_only = false;      ///< echo with max_tokens 0
+  bool prompt_logprobs = false;  ///< asked for as such, not for the echo's sake
 };
 
 /// Errors name the field. Unknown fields are logged at debug level.

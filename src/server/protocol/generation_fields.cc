@@ -1,4 +1,4 @@
-// Tables of the sampling fields, and the reading of the rest.
+// Reading of the fields beside the sampling parameters, and the judgement over all.
 #include "server/protocol/generation_fields.h"
 
 #include <fmt/format.h>
@@ -7,71 +7,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/protocol/sampling_fields.h"
+
 namespace quire {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// More would let one request slow the thread that serves all streams' text.
-constexpr size_t kMaxStopStrings = 64;
-constexpr size_t kMaxStopBytes = 1024;
-constexpr size_t kMaxStopTokenIds = 1024;
 constexpr size_t kMaxRequestIdBytes = 256;
 constexpr size_t kMaxCacheSaltBytes = 1024;
-
-struct NumberField {
-  const char* name;
-  double SamplingParams::*member;
-};
-constexpr NumberField kNumbers[] = {{"temperature", &SamplingParams::temperature}, {"top_p", &SamplingParams::top_p}};
-
-struct BooleanField {
-  const char* name;
-  bool SamplingParams::*member;
-};
-constexpr BooleanField kBooleans[] = {
-    {"ignore_eos", &SamplingParams::ignore_eos},
-    {"include_stop_str_in_output", &SamplingParams::include_stop_str_in_output},
-    {"skip_special_tokens", &SamplingParams::skip_special_tokens},
-};
-
-void read_stops(FieldReader& fields, SamplingParams& sampling, const RequestRules& rules) {
-  sampling.stop = fields.strings("stop");
-  if (sampling.stop.size() > kMaxStopStrings) {
-    fields.fail(invalid_argument(
-        fmt::format("stop has {} strings; at most {} are allowed.", sampling.stop.size(), kMaxStopStrings), "stop"));
-  }
-  for (const std::string& stop : sampling.stop) {
-    if (stop.size() <= kMaxStopBytes) continue;
-    fields.fail(invalid_argument(fmt::format("A stop string is longer than {} bytes.", kMaxStopBytes), "stop"));
-  }
-  const Json* ids = fields.find("stop_token_ids");
-  if (!ids) return;
-  auto read = read_token_ids(*ids, "stop_token_ids", rules.vocab_size);
-  if (!read.ok()) return fields.fail(read.error());
-  if (read->size() > kMaxStopTokenIds) {
-    return fields.fail(invalid_argument(
-        fmt::format("stop_token_ids has {} ids; at most {} are allowed.", read->size(), kMaxStopTokenIds),
-        "stop_token_ids"));
-  }
-  for (const int32_t id : *read) sampling.stop_token_ids.push_back(id);
-}
-
-SamplingParams read_sampling(FieldReader& fields, const RequestRules& rules) {
-  SamplingParams sampling = rules.defaults;
-  for (const NumberField& field : kNumbers) {
-    if (const auto value = fields.number(field.name)) sampling.*field.member = *value;
-  }
-  for (const BooleanField& field : kBooleans) {
-    if (const auto value = fields.boolean(field.name)) sampling.*field.member = *value;
-  }
-  if (const auto top_k = fields.integer("top_k")) sampling.top_k = *top_k;
-  if (const auto seed = fields.integer("seed"); seed && *seed != -1) sampling.seed = *seed;
-  if (const auto count = fields.integer("prompt_logprobs")) sampling.prompt_logprobs = *count;
-  read_stops(fields, sampling, rules);
-  return sampling;
-}
 
 void read_stream(FieldReader& fields, GenerationFields& request) {
   request.stream = fields.boolean("stream").value_or(false);
@@ -100,10 +45,20 @@ void read_cache_salt(FieldReader& fields, GenerationFields& request) {
 
 }  // namespace
 
+void read_max_tokens(FieldReader& fields, GenerationFields& request, std::optional<int64_t> otherwise) {
+  const auto old_name = fields.integer("max_tokens");
+  const auto new_name = fields.integer("max_completion_tokens");
+  request.sampling.max_tokens = new_name ? new_name : old_name ? old_name : otherwise;
+  if (new_name && *new_name < 1) {
+    fields.fail(invalid_argument(fmt::format("max_completion_tokens must be 1 or more, but is {}.", *new_name),
+                                 "max_completion_tokens"));
+  }
+}
+
 GenerationFields read_generation_fields(FieldReader& fields, const RequestRules& rules) {
   GenerationFields request;
   request.model = fields.string("model");
-  request.sampling = read_sampling(fields, rules);
+  request.sampling = read_sampling_fields(fields, rules);
   read_stream(fields, request);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   request.return_tokens_as_token_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
@@ -117,7 +72,8 @@ GenerationFields read_generation_fields(FieldReader& fields, const RequestRules&
 }
 
 Status finish_request(FieldReader& fields, const GenerationFields& request, const RequestRules& rules) {
-  if (const auto status = validate(request.sampling, rules.max_logprobs); !status.ok()) fields.fail(status.error());
+  if (const auto status = validate(request.sampling, {rules.max_logprobs, rules.vocab_size}); !status.ok())
+    fields.fail(status.error());
   if (request.stream && request.sampling.prompt_logprobs) {
     fields.fail(
         unsupported("prompt_logprobs is not available in a stream: leave out one of prompt_logprobs and stream.",

@@ -30,13 +30,17 @@ struct GenerationFields {
   int64_t priority = 0;
   std::string cache_salt;
   std::string request_id;  ///< the body's; empty where absent
+  bool echo = false;       ///< the answer begins with the prompt (chat: with the last message, if the assistant's)
 };
 
 /// Reads the shared fields. Mistakes are kept in `fields`.
 GenerationFields read_generation_fields(FieldReader& fields, const RequestRules& rules);
 
-/// Judges the parameters once all are read, and what streaming does not go with; then gives the request's first mistake,
-/// or logs which of its fields nobody knows.
+/// max_completion_tokens wins over the older max_tokens; without either `otherwise`.
+void read_max_tokens(FieldReader& fields, GenerationFields& request, std::optional<int64_t> otherwise);
+
+/// Judges the parameters once all are read, and what streaming does not go with; then gives the request's first
+/// mistake, or logs which of its fields nobody knows.
 Status finish_request(FieldReader& fields, const GenerationFields& request, const RequestRules& rules);
 
 }  // namespace quire

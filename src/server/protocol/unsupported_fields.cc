@@ -15,8 +15,6 @@ using Json = nlohmann::ordered_json;
 
 bool never(const Json&) { return false; }
 bool is_false(const Json& value) { return value.is_boolean() && !value.get<bool>(); }
-bool is_true(const Json& value) { return value.is_boolean() && value.get<bool>(); }
-bool is_zero(const Json& value) { return value.is_number() && value.get<double>() == 0.0; }
 bool is_one(const Json& value) { return value.is_number() && value.get<double>() == 1.0; }
 bool is_empty_list(const Json& value) { return value.is_array() && value.empty(); }
 bool is_empty_object(const Json& value) { return value.is_object() && value.empty(); }
@@ -35,28 +33,15 @@ struct Field {
 };
 
 constexpr Field kRefused[] = {
-    {"n", kBoth, is_one, "1"},
     {"best_of", kBoth, is_one, "1"},
     {"use_beam_search", kBoth, is_false, "false"},
     {"length_penalty", kBoth, is_one, "1.0"},
-    {"min_p", kBoth, is_zero, "0"},
-    {"repetition_penalty", kBoth, is_one, "1.0"},
-    {"presence_penalty", kBoth, is_zero, "0"},
-    {"frequency_penalty", kBoth, is_zero, "0"},
-    {"min_tokens", kBoth, is_zero, "0"},
-    {"logit_bias", kBoth, is_empty_object, "{}"},
-    {"logprob_token_ids", kBoth, is_empty_list, "[]"},
-    {"allowed_token_ids", kBoth, is_empty_list, "[]"},
-    {"bad_words", kBoth, is_empty_list, "[]"},
-    {"spaces_between_special_tokens", kBoth, is_true, "true"},
-    {"truncate_prompt_tokens", kBoth, never, "null"},
     {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
     {"structured_outputs", kBoth, never, "null"},
     {"guided_json", kBoth, never, "null"},
     {"guided_regex", kBoth, never, "null"},
     {"guided_choice", kBoth, never, "null"},
     {"guided_grammar", kBoth, never, "null"},
-    {"repetition_detection", kBoth, never, "null"},
     {"thinking_token_budget", kBoth, never, "null"},
     {"kv_transfer_params", kBoth, never, "null"},
     {"ec_transfer_params", kBoth, never, "null"},
@@ -68,7 +53,6 @@ constexpr Field kRefused[] = {
     {"lora_request", kBoth, never, "null"},
     {"adapter_id", kBoth, never, "null"},
     {"suffix", kCompletionsOnly, is_empty_string, "\"\""},
-    {"echo", kBoth, is_false, "false"},
     {"prompt_embeds", kCompletionsOnly, never, "null"},
     {"tools", kChatOnly, is_empty_list, "[]"},
     {"tool_choice", kChatOnly, is_no_tool_choice, "\"none\""},
@@ -95,7 +79,6 @@ constexpr const char* kIgnored[] = {
     "safety_identifier",
     "prompt_cache_key",
     "stream_interval",
-    "truncation_side",
     "media_io_kwargs",
     "mm_processor_kwargs",
 };

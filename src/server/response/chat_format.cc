@@ -7,12 +7,12 @@ namespace quire {
 
 using Json = nlohmann::ordered_json;
 
-ChatFormat::ChatFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs)
-    : ResponseFormat(std::move(info)), logprobs_(logprobs), prompt_logprobs_(prompt_logprobs) {}
+ChatFormat::ChatFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs, std::string echo)
+    : ResponseFormat(std::move(info)), logprobs_(logprobs), prompt_logprobs_(prompt_logprobs), echo_(std::move(echo)) {}
 
 Json ChatFormat::choice_json(size_t choice, const TextOutput& output) const {
   Json json = {{"index", choice}};
-  json["message"] = {{"role", "assistant"}, {"content", output.text}, {"refusal", nullptr}};
+  json["message"] = {{"role", "assistant"}, {"content", echo_ + output.text}, {"refusal", nullptr}};
   json["logprobs"] = logprobs_ ? chat_logprobs(output, info_.token_name) : Json(nullptr);
   json["finish_reason"] = finish_reason_json(output);
   json["stop_reason"] = stop_reason_json(output);
@@ -34,17 +34,21 @@ Json ChatFormat::whole(std::span<const TextOutput> choices) {
   return answer;
 }
 
-std::optional<Json> ChatFormat::first_chunk(size_t choice) {
-  Json chunk = envelope(chunk_object());
-  chunk["choices"].push_back({{"index", choice},
-                              {"delta", {{"role", "assistant"}, {"content", ""}}},
-                              {"logprobs", nullptr},
-                              {"finish_reason", nullptr}});
-  if (info_.return_token_ids) chunk["prompt_token_ids"] = info_.prompts[choice];
+std::vector<Json> ChatFormat::opening(size_t choice) {
+  const std::vector<int32_t>& prompt = info_.prompts[info_.prompt_of(choice)];
   RequestUsage usage;
-  usage.prompt_tokens = static_cast<int64_t>(info_.prompts[choice].size());
-  add_chunk_usage(chunk, usage);
-  return chunk;
+  usage.prompt_tokens = static_cast<int64_t>(prompt.size());
+  std::vector<Json> chunks;
+  const auto add = [&](Json delta) {
+    Json& chunk = chunks.emplace_back(envelope(chunk_object()));
+    chunk["choices"].push_back(
+        {{"index", choice}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", nullptr}});
+    if (info_.return_token_ids && chunks.size() == 1) chunk["prompt_token_ids"] = prompt;
+    add_chunk_usage(chunk, usage);
+  };
+  add({{"role", "assistant"}, {"content", ""}});
+  if (!echo_.empty()) add({{"content", echo_}});
+  return chunks;
 }
 
 std::optional<Json> ChatFormat::chunk(size_t choice, const TextOutput& output) {

@@ -7,10 +7,11 @@ namespace quire {
 
 class ChatFormat final : public ResponseFormat {
  public:
-  ChatFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs);
+  /// `echo`: text that the content begins with.
+  ChatFormat(ResponseInfo info, bool logprobs, bool prompt_logprobs, std::string echo = {});
 
   nlohmann::ordered_json whole(std::span<const TextOutput> choices) override;
-  std::optional<nlohmann::ordered_json> first_chunk(size_t choice) override;
+  std::vector<nlohmann::ordered_json> opening(size_t choice) override;
   std::optional<nlohmann::ordered_json> chunk(size_t choice, const TextOutput& output) override;
 
  protected:
@@ -20,6 +21,7 @@ class ChatFormat final : public ResponseFormat {
   nlohmann::ordered_json choice_json(size_t choice, const TextOutput& output) const;
 
   bool logprobs_, prompt_logprobs_;
+  std::string echo_;
 };
 
 }  // namespace quire

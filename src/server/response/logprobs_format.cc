@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace quire {
 
@@ -27,34 +28,57 @@ Json chat_entry(const TokenLogprob& logprob, const TokenName& name) {
 
 double wire_logprob(float logprob) {
   if (std::isnan(logprob)) return kFloor;
-  return std::clamp(static_cast<double>(logprob), kFloor, 0.0);
+  return std::clamp(static_cast<double>(logprob), kFloor, static_cast<double>(std::numeric_limits<float>::max()));
 }
 
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-Json completion_logprobs(const TextOutput& output, const TokenName& name, int64_t& offset) {
-  Json offsets = Json::array(), logprobs = Json::array(), names = Json::array(), tops = Json::array();
-  for (size_t i = 0; i < output.tokens.size(); ++i) {
-    const SampledToken& token = output.tokens[i];
-    offsets.push_back(offset);
-    if (i < output.token_texts.size()) offset += count_characters(output.token_texts[i]);
-    names.push_back(name(token.token));
-    if (token.logprobs.empty()) {
-      logprobs.push_back(nullptr);
-      tops.push_back(nullptr);
-      continue;
-    }
-    logprobs.push_back(wire_logprob(token.logprobs[0].logprob));
-    Json top = Json::object();
-    for (const TokenLogprob& logprob : token.logprobs) top[name(logprob.token)] = wire_logprob(logprob.logprob);
-    tops.push_back(std::move(top));
+CompletionLogprobs::CompletionLogprobs(const TokenName& name, int64_t& offset)
+    : name_(name),
+      offset_(offset),
+      offsets_(Json::array()),
+      logprobs_(Json::array()),
+      names_(Json::array()),
+      tops_(Json::array()) {}
+
+void CompletionLogprobs::add(int32_t token, std::span<const TokenLogprob> logprobs, const std::string* text) {
+  offsets_.push_back(offset_);
+  if (text != nullptr) offset_ += count_characters(*text);
+  names_.push_back(name_(token));
+  if (logprobs.empty()) {
+    logprobs_.push_back(nullptr);
+    tops_.push_back(nullptr);
+    return;
   }
-  return {{"text_offset", std::move(offsets)},
-          {"token_logprobs", std::move(logprobs)},
-          {"tokens", std::move(names)},
-          {"top_logprobs", std::move(tops)}};
+  logprobs_.push_back(wire_logprob(logprobs[0].logprob));
+  Json top = Json::object();
+  for (const TokenLogprob& logprob : logprobs) top[name_(logprob.token)] = wire_logprob(logprob.logprob);
+  tops_.push_back(std::move(top));
+}
+
+void CompletionLogprobs::add_prompt(std::span<const int32_t> tokens, std::span<const SampledToken> logprobs,
+                                    std::span<const std::string> texts) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool scored = i > 0 && i - 1 < logprobs.size();
+    add(tokens[i], scored ? std::span(logprobs[i - 1].logprobs) : std::span<const TokenLogprob>(),
+        i < texts.size() ? &texts[i] : nullptr);
+  }
+}
+
+void CompletionLogprobs::add_output(const TextOutput& output) {
+  for (size_t i = 0; i < output.tokens.size(); ++i) {
+    add(output.tokens[i].token, output.tokens[i].logprobs,
+        i < output.token_texts.size() ? &output.token_texts[i] : nullptr);
+  }
+}
+
+Json CompletionLogprobs::json() && {
+  return {{"text_offset", std::move(offsets_)},
+          {"token_logprobs", std::move(logprobs_)},
+          {"tokens", std::move(names_)},
+          {"top_logprobs", std::move(tops_)}};
 }
 
 Json chat_logprobs(const TextOutput& output, const TokenName& name) {

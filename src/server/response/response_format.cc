@@ -29,12 +29,13 @@ void merge_output(TextOutput& total, TextOutput&& next) {
   total.usage = next.usage;
 }
 
-Json usage_json(std::span<const RequestUsage> usages) {
+Json usage_json(std::span<const RequestUsage> usages, int64_t n) {
   int64_t prompt = 0, completion = 0, cached = 0;
-  for (const RequestUsage& usage : usages) {
-    prompt += usage.prompt_tokens;
-    completion += usage.completion_tokens;
-    cached += usage.cached_tokens;
+  for (size_t i = 0; i < usages.size(); ++i) {
+    completion += usages[i].completion_tokens;
+    if (i % static_cast<size_t>(n) != 0) continue;
+    prompt += usages[i].prompt_tokens;
+    cached += usages[i].cached_tokens;
   }
   return {{"prompt_tokens", prompt},
           {"total_tokens", prompt + completion},
@@ -45,6 +46,7 @@ Json usage_json(std::span<const RequestUsage> usages) {
 Json stop_reason_json(const TextOutput& output) {
   if (output.stop_string) return *output.stop_string;
   if (output.stop_token_id) return *output.stop_token_id;
+  if (output.finish_reason == FinishReason::kRepetition) return kRepetitionDetected;
   return nullptr;
 }
 
@@ -62,7 +64,7 @@ Json ResponseFormat::envelope(const char* object) const {
 }
 
 Json ResponseFormat::usage(std::span<const RequestUsage> usages) const {
-  Json json = usage_json(usages);
+  Json json = usage_json(usages, info_.n);
   if (info_.adapter_id != 0) {
     json["lora_name"] = info_.model;
     json["lora_int_id"] = info_.adapter_id;

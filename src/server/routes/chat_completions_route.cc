@@ -1,6 +1,7 @@
 // POST /v1/chat/completions.
 #include <nlohmann/json.hpp>
 
+#include "api/prompt_truncation.h"
 #include "server/protocol/chat_request.h"
 #include "server/protocol/json_input.h"
 #include "server/response/chat_format.h"
@@ -12,16 +13,33 @@ namespace quire {
 
 namespace {
 
+/// The text of the last message, where the assistant said it.
+std::string last_answer(const Conversation& conversation) {
+  const nlohmann::ordered_json& message = conversation.messages.back();
+  if (message["role"] != "assistant" || !message.contains("content")) return {};
+  const nlohmann::ordered_json& content = message["content"];
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array()) {
+    for (const nlohmann::ordered_json& part : content) text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
 Status generate(ServerContext& context, const ChatRequest& request, const ModelChoice& model,
                 const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, context.backend.encode_chat(request.prompt));
   if (ids.empty()) return invalid_argument("The chat template renders these messages to an empty prompt.", "messages");
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<size_t> kept,
+                         kept_prompt_tokens(request.sampling, context.backend.limits().max_model_len));
+  if (kept) truncate_prompt(ids, *kept, request.sampling.truncation_side);
   std::vector<std::vector<int32_t>> prompts;
   prompts.push_back(std::move(ids));
   QUIRE_ASSIGN_OR_RETURN(ResponseInfo info,
                          make_response_info(context, model, request, "chatcmpl", std::move(prompts)));
   auto format =
-      std::make_unique<ChatFormat>(std::move(info), request.logprobs, request.sampling.prompt_logprobs.has_value());
+      std::make_unique<ChatFormat>(std::move(info), request.logprobs, request.sampling.prompt_logprobs.has_value(),
+                                   request.echo ? last_answer(request.prompt) : std::string());
   start_generation(context, model, request, std::move(format), writer);
   return {};
 }

@@ -31,13 +31,17 @@ Status judge_logprobs(const ServingBackend& backend, const GenerationFields& fie
     if (!count) return int64_t{0};
     return 1 + (*count < 0 ? backend.rules().vocab_size : *count);
   };
+  const auto each_output = [&](const SamplingParams& sampling) {
+    const auto chosen = static_cast<int64_t>(sampling.logprob_token_ids.size());
+    return chosen > 0 ? 1 + chosen : each(sampling.logprobs);
+  };
   const int64_t context_length = backend.limits().max_model_len;
   int64_t values = 0;
   for (const std::vector<int32_t>& prompt : prompts) {
     const auto length = std::min(static_cast<int64_t>(prompt.size()), context_length);
     const int64_t output = std::min(fields.sampling.max_tokens.value_or(context_length), context_length - length);
     values += length * each(fields.sampling.prompt_logprobs);
-    if (!fields.stream) values += output * each(fields.sampling.logprobs);
+    if (!fields.stream) values += fields.sampling.n * output * each_output(fields.sampling);
   }
   if (values <= kMostLogprobs) return {};
   return invalid_argument(
@@ -45,6 +49,19 @@ Status judge_logprobs(const ServingBackend& backend, const GenerationFields& fie
                   "fewer prompts or fewer tokens.",
                   values, kMostLogprobs),
       fields.sampling.prompt_logprobs ? "prompt_logprobs" : "logprobs");
+}
+
+/// Every choice is a request of its own to the engine, with a copy of the prompt.
+constexpr int64_t kMostPromptTokens = int64_t{1} << 24;
+
+Status judge_copies(const GenerationFields& fields, const std::vector<std::vector<int32_t>>& prompts) {
+  int64_t tokens = 0;
+  for (const std::vector<int32_t>& prompt : prompts) tokens += static_cast<int64_t>(prompt.size());
+  if (fields.sampling.n == 1 || tokens * fields.sampling.n <= kMostPromptTokens) return {};
+  return invalid_argument(
+      fmt::format("n is {} for {} prompt tokens, but the choices of one request may together have at most {}; lower n.",
+                  fields.sampling.n, tokens, kMostPromptTokens),
+      "n");
 }
 
 Generation::Observer metrics_observer(ServerContext& context, size_t choices, const SamplingParams& sampling) {
@@ -60,6 +77,7 @@ Generation::Observer metrics_observer(ServerContext& context, size_t choices, co
 Result<ResponseInfo> make_response_info(const ServerContext& context, const ModelChoice& model,
                                         const GenerationFields& fields, const char* id_prefix,
                                         std::vector<std::vector<int32_t>> prompts) {
+  QUIRE_RETURN_IF_ERROR(judge_copies(fields, prompts));
   QUIRE_RETURN_IF_ERROR(judge_logprobs(context.backend, fields, prompts));
   ResponseInfo info;
   info.model = model.name;
@@ -67,6 +85,7 @@ Result<ResponseInfo> make_response_info(const ServerContext& context, const Mode
   info.id = fmt::format("{}-{}", id_prefix, fields.request_id);
   info.created = unix_time();
   info.prompts = std::move(prompts);
+  info.n = fields.sampling.n;
   info.return_token_ids = fields.return_token_ids;
   info.include_usage = fields.include_usage;
   info.continuous_usage_stats = fields.continuous_usage_stats;
@@ -90,7 +109,7 @@ void start_generation(ServerContext& context, const ModelChoice& model, const Ge
     requests.push_back(std::move(request));
   }
   const HttpHeaders headers = {{"X-Request-Id", info.id.substr(info.id.find('-') + 1)}};
-  const size_t choices = requests.size();
+  const size_t choices = info.choices();
   if (model.adapter != nullptr) {
     context.metrics->count_adapter_requests(model.name, static_cast<int64_t>(choices));
     spdlog::debug("Request {}: LoRA adapter '{}', load {}", info.id, model.name, model.adapter->id);

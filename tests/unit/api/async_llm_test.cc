@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <future>
 #include <limits>
 #include <numeric>
@@ -155,6 +156,116 @@ TEST(AsyncLlm, SAMP_25_MaxTokensIsCutToTheContext) {
   const Collected all = service.run(1, {}, with_max_tokens(2147483647));
   EXPECT_EQ(all.last.finish_reason, FinishReason::kLength);
   EXPECT_EQ(all.last.usage.prompt_tokens + all.last.usage.completion_tokens, 512);
+}
+
+TEST(AsyncLlm, SAMP_13_MinTokensKeepsStopStringsOff) {
+  FakeService service;
+  const std::string text = " one two one two three";
+  const std::vector<int32_t> tokens = service.encode(text);
+  SamplingParams params = with_max_tokens(100);
+  params.stop = {"two"};
+  params.min_tokens = 0;
+  EXPECT_EQ(service.run(1, tokens, params).text, " one ");
+  // Tokens up to the one that completes the first "two" do not end the answer.
+  size_t until = 0;
+  while (service.llm->tokenizer().decode(std::span(tokens).first(until), true).value().find("two") == std::string::npos)
+    ++until;
+  params.min_tokens = static_cast<int64_t>(until);
+  const Collected all = service.run(2, tokens, params);
+  EXPECT_EQ(all.text, " one two one ");
+  EXPECT_EQ(all.last.stop_string, "two");
+  params.min_tokens = static_cast<int64_t>(until) - 1;
+  EXPECT_EQ(service.run(3, tokens, params).text, " one ");
+}
+
+TEST(AsyncLlm, SAMP_10_MinTokensOutranksEveryEnd) {
+  FakeService service;
+  std::vector<int32_t> tokens = service.encode(" alpha");
+  tokens.insert(tokens.begin(), {2, 2});
+  SamplingParams params = with_max_tokens(30);
+  params.min_tokens = 2;
+  tokens.push_back(2);
+  const Collected all = service.run(1, tokens, params);
+  EXPECT_EQ(all.token_ids, tokens);
+  EXPECT_EQ(all.last.finish_reason, FinishReason::kStop);
+}
+
+TEST(AsyncLlm, RepetitionEndsTheAnswer) {
+  FakeService service;
+  SamplingParams params = with_max_tokens(100);
+  params.repetition_detection = {2, 1, 4};
+  const Collected all = service.run(1, service.encode(" alpha beta gamma"), params);  // then the filler without end
+  EXPECT_EQ(all.last.finish_reason, FinishReason::kRepetition);
+  EXPECT_EQ(all.token_ids.size(), service.encode(" alpha beta gamma").size() + 4);
+}
+
+/// The outputs of each choice of one request.
+std::vector<Collected> run_choices(FakeService& service, const std::string& id, SamplingParams params) {
+  std::vector<Collected> choices(static_cast<size_t>(params.n));
+  std::promise<void> done;
+  size_t left = choices.size();
+  TextRequest request{.id = id, .prompt = std::vector<int32_t>(100, 9), .sampling = std::move(params)};
+  service.set_script(77, {100, service.encode(" all say the same thing")});
+  request.sampling.seed = 77;
+  const Status status = service.llm->submit(std::move(request), [&](TextOutput&& output) {
+    Collected& choice = choices[static_cast<size_t>(output.choice)];
+    choice.text += output.text;
+    choice.token_ids.insert(choice.token_ids.end(), output.token_ids.begin(), output.token_ids.end());
+    choice.prompt_logprobs.insert(choice.prompt_logprobs.end(), output.prompt_logprobs.begin(),
+                                  output.prompt_logprobs.end());
+    EXPECT_EQ(choice.finals, 0);
+    choice.finals += output.finished() ? 1 : 0;
+    choice.last = std::move(output);
+    if (choice.finals == 1 && --left == 0) done.set_value();
+  });
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  return choices;
+}
+
+TEST(AsyncLlm, SAMP_23_EveryChoiceComes) {
+  FakeService service;
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    SamplingParams params = with_max_tokens(5);
+    params.n = 8;
+    params.prompt_logprobs = 0;
+    const std::vector<Collected> choices = run_choices(service, "r" + std::to_string(repeat), params);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      EXPECT_EQ(choices[i].finals, 1);
+      EXPECT_EQ(choices[i].token_ids.size(), 5u);
+      EXPECT_EQ(choices[i].prompt_logprobs.size(), i == 0 ? 99u : 0u);
+      // 100 tokens are six whole pages and a rest.
+      EXPECT_EQ(choices[i].last.usage.cached_tokens, i > 0 ? 96 : choices[i].last.usage.cached_tokens);
+    }
+  }
+}
+
+TEST(AsyncLlm, STRM_07_AbortEndsAllChoices) {
+  FakeService service;
+  for (const int wait : {0, 1, 20}) {
+    service.set_script(5, {100, {}});
+    std::mutex mutex;
+    std::condition_variable ended;
+    int outputs = 0, finals = 0;
+    TextRequest request{.id = "a", .prompt = std::vector<int32_t>(100, 9), .sampling = with_max_tokens(400)};
+    request.sampling.n = 6;
+    request.sampling.seed = 5;
+    ASSERT_TRUE(service.llm
+                    ->submit(std::move(request),
+                             [&](TextOutput&& output) {
+                               const std::lock_guard lock(mutex);
+                               ++outputs;
+                               finals += output.finished() ? 1 : 0;
+                               ended.notify_all();
+                             })
+                    .ok());
+    std::unique_lock lock(mutex);
+    ended.wait(lock, [&] { return outputs >= wait; });
+    lock.unlock();
+    service.llm->abort("a");
+    lock.lock();
+    EXPECT_TRUE(ended.wait_for(lock, std::chrono::seconds(30), [&] { return finals == 6; }));
+  }
 }
 
 TEST(AsyncLlm, STRM_07_AbortEndsWithOneLastOutput) {

@@ -108,6 +108,7 @@ class FakeService {
     llm = AsyncLlm::from_parts(std::move(parts));
   }
 
+  void set_script(uint64_t seed, FakeExecutor::Script script) { executor_->set_script(seed, std::move(script)); }
   std::vector<int32_t> encode(const std::string& text) const { return llm->tokenizer().encode(text, false).value(); }
 
   /// Queues a request whose answer is `tokens`; `id` numbers it.

@@ -41,6 +41,10 @@ std::vector<int32_t> plain_kept(const std::vector<float>& row, const SamplingPar
     const float kth = logit(order[static_cast<size_t>(params.top_k - 1)]);
     std::erase_if(order, [&](int32_t token) { return logit(token) < kth; });
   }
+  // min_p goes by the probability of the most likely token.
+  std::erase_if(order, [&](int32_t token) {
+    return logit(token) < logit(largest(row)) + effective_temperature(params) * std::log(params.min_p);
+  });
   std::vector<double> weights;
   for (int32_t token : order)
     weights.push_back(std::exp((static_cast<double>(logit(token)) - logit(order[0])) / effective_temperature(params)));
@@ -83,6 +87,7 @@ TEST(Choose, SkippingChangesNothing) {
           for (const int64_t top_k : {0, 2, 40, 900}) {
             for (const double top_p : {1.0, 0.95, 0.5, 1e-9}) {
               SamplingParams params;
+              params.min_p = top_k == 40 ? 0.3 : top_p == 0.5 ? 0.02 : 0.0;
               params.temperature = temperature;
               params.top_k = top_k;
               params.top_p = top_p;
@@ -160,6 +165,47 @@ TEST(Choose, FollowsTheDistribution) {
     params.top_k = 0;
     params.top_p = 0.8;
     EXPECT_LT(chi_square(row, params, 40000), 11 + 4 * std::sqrt(22.0)) << temperature;
+  }
+}
+
+TEST(Choose, MinPDropsByShareOfTheMostLikely) {
+  std::vector<float> row = {0.0f, std::log(0.5f), std::log(0.25f), std::log(0.1f), -50.0f};
+  const auto seen = [&](double min_p, double temperature) {
+    SamplingParams params;
+    params.min_p = min_p;
+    params.temperature = temperature;
+    std::map<int32_t, int> tokens;
+    for (int64_t position = 0; position < 3000; ++position) ++tokens[choose(row, params, 3, position)];
+    return tokens.size();
+  };
+  EXPECT_EQ(seen(0.2, 1.0), 3u);
+  EXPECT_EQ(seen(0.09, 1.0), 4u);
+  EXPECT_EQ(seen(0.2, 2.0), 4u);  // after the temperature
+  EXPECT_EQ(seen(1.0, 1.0), 1u);
+}
+
+TEST(Choose, KeepChoosableLeavesWhatCanBeChosen) {
+  for (const double top_p : {1.0, 0.7}) {
+    for (const int64_t top_k : {0, 1, 5}) {
+      for (const double min_p : {0.0, 0.2}) {
+        const std::vector<float> row = random_row(40, 5, 1.0f);
+        SamplingParams params;
+        params.temperature = 0.5;
+        params.top_p = top_p;
+        params.top_k = top_k;
+        params.min_p = min_p;
+        std::vector<float> kept = row;
+        ChooseScratch scratch;
+        keep_choosable(kept, largest(row), params, scratch);
+        std::vector<int32_t> left;
+        for (size_t token = 0; token < row.size(); ++token) {
+          if (std::isinf(kept[token])) continue;
+          left.push_back(static_cast<int32_t>(token));
+          EXPECT_EQ(kept[token], row[token] / 0.5f);
+        }
+        EXPECT_EQ(left, plain_kept(row, params));
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 namespace quire {
@@ -158,6 +159,95 @@ TEST(Sampler, SAMP_16_BrokenLogitsGiveADefinedToken) {
     EXPECT_EQ(masked.token, 1);
     EXPECT_EQ(masked.logprobs[0].logprob, 0.0f);
     EXPECT_FALSE(std::isnan(masked.logprobs[2].logprob));
+  }
+}
+
+TEST(Sampler, EditsComeFirstAndLogprobsStayRaw) {
+  const std::vector<float> row = {0.0f, 5.0f, 3.0f, 2.0f};
+  SamplingParams params;
+  params.temperature = 0.0;
+  params.logprobs = 1;
+  params.logit_bias = {{3, 50.0}};
+  const auto edits = LogitEdits::create(params, {}, {}, nullptr);
+  Fixture fixture;
+  const SampledToken plain = fixture.run(row, {{&params, 1, 1, 0}})[0];
+  const SampledToken biased = fixture.run(row, {{&params, 1, 1, 0, edits.get()}})[0];
+  EXPECT_EQ(plain.token, 1);
+  EXPECT_EQ(biased.token, 3);
+  EXPECT_EQ(biased.logprobs[0].rank, 3);
+  EXPECT_EQ(biased.logprobs[1].token, 1);
+  EXPECT_EQ(biased.logprobs[1].logprob, plain.logprobs[1].logprob);
+}
+
+TEST(Sampler, LogprobsModes) {
+  const std::vector<float> row = {0.0f, 4.0f, 3.0f, 2.0f, 1.0f};
+  SamplingParams params;
+  params.temperature = 0.5;
+  params.top_k = 2;
+  params.logprobs = 3;
+  params.logit_bias = {{1, -2.0}};  // 0, 2, 3, 2, 1: token 2 leads, 1 and 3 tie as second
+  const auto edits = LogitEdits::create(params, {}, {}, nullptr);
+  Fixture fixture;
+  const auto values = [&](LogprobsMode mode, bool greedy) {
+    SamplingParams changed = params;
+    if (greedy) changed.temperature = 0.0;
+    const SampledToken sampled = fixture.run(row, {{&changed, 5, 9, 0, edits.get(), mode}})[0];
+    std::map<int32_t, float> given;
+    for (size_t i = 1; i < sampled.logprobs.size(); ++i) given[sampled.logprobs[i].token] = sampled.logprobs[i].logprob;
+    EXPECT_EQ(given.size(), 3u);
+    return given;
+  };
+  for (const bool greedy : {false, true}) {
+    const auto raw = values(LogprobsMode::kRawLogits, greedy);
+    EXPECT_EQ(raw, (std::map<int32_t, float>{{1, 4.0f}, {2, 3.0f}, {3, 2.0f}}));
+    const auto logprobs = values(LogprobsMode::kRawLogprobs, greedy);
+    EXPECT_NEAR(logprobs.at(1) - logprobs.at(3), 2.0f, 1e-5);
+  }
+  EXPECT_EQ(values(LogprobsMode::kProcessedLogits, true), (std::map<int32_t, float>{{1, 2.0f}, {2, 3.0f}, {3, 2.0f}}));
+  EXPECT_EQ(values(LogprobsMode::kProcessedLogits, false), (std::map<int32_t, float>{{1, 4.0f}, {2, 6.0f}, {3, 4.0f}}));
+  const auto processed = values(LogprobsMode::kProcessedLogprobs, false);
+  double total = 0;
+  for (const auto& [token, logprob] : processed) total += std::exp(static_cast<double>(logprob));
+  EXPECT_NEAR(total, 1.0, 1e-6);  // top_k 2 leaves the three that tie, and nothing else
+}
+
+TEST(Sampler, LogprobsOfNamedTokens) {
+  const std::vector<float> row = {0.0f, 4.0f, 3.0f, 2.0f};
+  SamplingParams params;
+  params.temperature = 0.0;
+  params.logprobs = 0;
+  params.logprob_token_ids = {3, 0};
+  Fixture fixture;
+  const SampledToken sampled = fixture.run(row, {{&params, 1, 1, 0}})[0];
+  ASSERT_EQ(sampled.logprobs.size(), 3u);
+  EXPECT_EQ(sampled.logprobs[0].token, 1);
+  EXPECT_EQ(sampled.logprobs[1].token, 3);
+  EXPECT_EQ(sampled.logprobs[1].rank, 3);
+  EXPECT_EQ(sampled.logprobs[2].token, 0);
+  EXPECT_EQ(sampled.logprobs[2].rank, 4);
+}
+
+TEST(Sampler, SAMP_01_EditedRowsDoNotSeeNeighbours) {
+  constexpr size_t kVocab = 3000;
+  SamplingParams edited, plain;
+  edited.repetition_penalty = 1.5;
+  edited.frequency_penalty = 0.4;
+  edited.min_p = 0.02;
+  edited.logprobs = 4;
+  std::vector<int32_t> prompt;
+  for (int32_t token = 0; token < 900; ++token) prompt.push_back(token * 3 % 1000);
+  const auto edits = LogitEdits::create(edited, prompt, {}, nullptr);
+  for (const int32_t token : prompt) edits->add_output(token + 100);
+  const std::vector<float> row = random_logits(kVocab, 1);
+  for (const LogprobsMode mode : {LogprobsMode::kRawLogprobs, LogprobsMode::kProcessedLogprobs}) {
+    Fixture alone(1), batch(2);
+    const SamplingRow sampling{&edited, 42, 17, 0, edits.get(), mode};
+    const SampledToken expected = alone.run(row, {sampling})[0];
+    std::vector<float> logits = random_logits(kVocab * 8, 2);
+    std::copy(row.begin(), row.end(), logits.begin() + 5 * kVocab);
+    std::vector<SamplingRow> rows(8, {&plain, 7, 3, 0});
+    rows[5] = sampling;
+    EXPECT_TRUE(equal(batch.run(logits, rows)[5], expected));
   }
 }
 

@@ -39,6 +39,11 @@ class FakeBackend final : public ServingBackend {
     return text;
   }
   std::optional<std::string> id_to_token(int32_t id) const override { return std::string(1, static_cast<char>(id)); }
+  std::vector<std::string> token_texts(std::span<const int32_t> ids, bool) const override {
+    std::vector<std::string> texts;
+    for (const int32_t id : ids) texts.emplace_back(1, static_cast<char>(id));
+    return texts;
+  }
   RequestRules rules() const override {
     RequestRules rules;
     rules.vocab_size = 256;
@@ -87,11 +92,19 @@ class FakeBackend final : public ServingBackend {
   }
 
   void play(const TextRequest& request, const TextCallback& callback) {
+    for (int32_t choice = 0; choice < request.sampling.n; ++choice) play_choice(request, choice, callback);
+  }
+  void play_choice(const TextRequest& request, int32_t choice, const TextCallback& callback) {
     const int64_t count = request.sampling.max_tokens.value_or(8);
     TextOutput output;
     for (int64_t i = 0; i < count; ++i) {
       if (step_.count() > 0) std::this_thread::sleep_for(step_);
       output = {};
+      output.choice = choice;
+      if (i == 0 && choice == 0 && request.sampling.prompt_logprobs) {
+        for (size_t k = 1; k < request.prompt.size(); ++k)
+          output.prompt_logprobs.push_back({request.prompt[k], {{request.prompt[k], -0.25f, 1}}});
+      }
       output.usage.prompt_tokens = static_cast<int64_t>(request.prompt.size());
       output.usage.completion_tokens = i + 1;
       const bool aborted = is_aborted(request.id);
@@ -99,7 +112,7 @@ class FakeBackend final : public ServingBackend {
       output.finish_reason = aborted          ? FinishReason::kAbort
                              : i + 1 == count ? FinishReason::kLength
                                               : FinishReason::kNone;
-      if (output.finished()) count_finished(aborted);
+      if (output.finished() && choice + 1 == request.sampling.n) count_finished(aborted);
       const bool last = output.finished();
       callback(std::move(output));
       if (last) return;

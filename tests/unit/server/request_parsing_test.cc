@@ -53,6 +53,106 @@ TEST(Sampling, SAMP_05_NonFiniteNumbersAreNoJson) {
   }
 }
 
+TEST(Sampling, EveryValueIsJudgedByItsType) {
+  for (const char* field :
+       {"temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"}) {
+    for (const char* value : {"true", "\"0.7\"", "[]", "{}"}) {
+      expect_refused('"' + std::string(field) + "\": " + value, field);
+    }
+  }
+  for (const char* field : {"n", "top_k", "min_tokens", "seed", "prompt_logprobs", "truncate_prompt_tokens",
+                            "max_tokens", "max_completion_tokens", "priority"}) {
+    for (const char* value : {"true", "\"7\"", "1.5", "1.0", "[1]", "9223372036854775808"}) {
+      expect_refused('"' + std::string(field) + "\": " + value, field);
+    }
+  }
+  for (const char* field : {"ignore_eos", "include_stop_str_in_output", "skip_special_tokens",
+                            "spaces_between_special_tokens", "echo", "stream", "return_token_ids"}) {
+    for (const char* value : {"1", "0", "\"true\"", "[]"}) {
+      expect_refused('"' + std::string(field) + "\": " + value, field);
+    }
+  }
+  for (const char* field : {"stop_token_ids", "allowed_token_ids", "logprob_token_ids"}) {
+    for (const char* value : {"5", "[true]", "[1.0]", "[\"1\"]", "[-1]", "[1000]", "[18446744073709551615]", "{}"}) {
+      expect_refused('"' + std::string(field) + "\": " + value, field);
+    }
+  }
+  for (const char* value : {"\"the\"", "[1]", "[\"a\", \"\"]", "{}"}) {
+    expect_refused("\"bad_words\": " + std::string(value), "bad_words");
+  }
+  for (const char* value : {"5", "{}", "[5]", "[\"\"]", "true"}) {
+    expect_refused("\"stop\": " + std::string(value), "stop");
+  }
+  expect_refused(R"("truncation_side": "middle")", "truncation_side");
+  expect_refused(R"("truncation_side": 1)", "truncation_side");
+  expect_refused(R"("allowed_token_ids": [])", "allowed_token_ids");
+}
+
+TEST(Sampling, SAMP_18_LogitBias) {
+  for (const char* bias :
+       {R"({"191222": -100})", R"({"-1": 5})", R"({"abc": 1})", R"({"5": 1000})", R"({"5": true})", R"({"5": "1"})",
+        R"({"5.0": 1})", R"({" 5": 1})", R"({"": 1})", R"({"99999999999999999999": 1})", "[]", "5"}) {
+    expect_refused("\"logit_bias\": " + std::string(bias), "logit_bias");
+  }
+  const auto request = completion(R"("logit_bias": {"5": -100, "999": 2.5})");
+  EXPECT_EQ(request->sampling.logit_bias, (std::map<int32_t, double>{{5, -100.0}, {999, 2.5}}));
+}
+
+TEST(Sampling, SAMP_25_ChoicesAreLimited) {
+  expect_refused(R"("n": 1000000)", "n");
+  expect_refused(R"("n": 0)", "n");
+  expect_refused(R"("n": 2, "temperature": 0)", "n");
+  std::string prompts = R"({"n": 9000, "prompt": ["a")";
+  EXPECT_EQ(parse_completion_request(*parse_json_object(prompts + ", \"b\"]}"), rules()).error().param, "n");
+  EXPECT_TRUE(parse_completion_request(*parse_json_object(prompts + "]}"), rules()).ok());
+}
+
+TEST(Sampling, RepetitionDetection) {
+  const auto request = completion(R"("repetition_detection": {"max_pattern_size": 4, "min_count": 3})");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->sampling.repetition_detection->max_pattern_size, 4);
+  EXPECT_EQ(request->sampling.repetition_detection->min_pattern_size, 1);
+  EXPECT_EQ(request->sampling.repetition_detection->min_count, 3);
+  expect_refused(R"("repetition_detection": 5)", "repetition_detection");
+  expect_refused(R"("repetition_detection": {"max_pattern_size": "4"})", "repetition_detection.max_pattern_size");
+  expect_refused(R"("repetition_detection": {"max_pattern_size": 4, "min_count": 1})",
+                 "repetition_detection.min_count");
+}
+
+TEST(Sampling, FieldsReachTheParameters) {
+  const auto request = completion(
+      R"("n": 3, "min_p": 0.1, "presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.2,
+         "min_tokens": 4, "stop_token_ids": [7], "bad_words": ["a", "b c"], "allowed_token_ids": [1, 2], "seed": 5,
+         "truncate_prompt_tokens": -1, "truncation_side": "right", "spaces_between_special_tokens": false,
+         "logprobs": 1, "logprob_token_ids": [3])");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const SamplingParams& sampling = request->sampling;
+  EXPECT_EQ(sampling.n, 3);
+  EXPECT_EQ(sampling.min_p, 0.1);
+  EXPECT_EQ(sampling.presence_penalty, 0.5);
+  EXPECT_EQ(sampling.frequency_penalty, -0.5);
+  EXPECT_EQ(sampling.repetition_penalty, 1.2);
+  EXPECT_EQ(sampling.min_tokens, 4);
+  EXPECT_EQ(sampling.stop_token_ids, std::vector<int32_t>{7});
+  EXPECT_EQ(sampling.bad_words, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_EQ(sampling.allowed_token_ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(sampling.truncate_prompt_tokens, -1);
+  EXPECT_EQ(sampling.truncation_side, SamplingParams::TruncationSide::kRight);
+  EXPECT_FALSE(sampling.spaces_between_special_tokens);
+  EXPECT_EQ(sampling.logprob_token_ids, std::vector<int32_t>{3});
+}
+
+TEST(Sampling, Echo) {
+  const auto only = completion(R"("echo": true, "max_tokens": 0, "logprobs": 2)");
+  ASSERT_TRUE(only.ok()) << only.error().message;
+  EXPECT_TRUE(only->prompt_only && only->echo && !only->prompt_logprobs);
+  EXPECT_EQ(only->sampling.max_tokens, 1);
+  EXPECT_EQ(only->sampling.prompt_logprobs, 2);
+  EXPECT_TRUE(completion(R"("echo": true, "logprobs": 2, "stream": true)").ok());
+  EXPECT_EQ(completion(R"("prompt_logprobs": 2, "stream": true)").error().param, "prompt_logprobs");
+  EXPECT_TRUE(chat(R"("echo": true)")->echo);
+}
+
 TEST(Sampling, SAMP_07_ExtremeButFiniteValues) {
   expect_refused(R"("temperature": 999999)", "temperature");
   expect_refused(R"("top_p": -1)", "top_p");
@@ -111,12 +211,9 @@ TEST(Streaming, STRM_12_PromptForms) {
 }
 
 TEST(Requests, UnbuiltFieldsAreRefusedByName) {
-  expect_refused(R"("n": 2)", "n");
-  expect_refused(R"("presence_penalty": 0.5)", "presence_penalty");
-  expect_refused(R"("logit_bias": {"5": 1})", "logit_bias");
   expect_refused(R"("response_format": {"type": "json_object"})", "response_format");
-  expect_refused(R"("min_tokens": 3)", "min_tokens");
-  expect_refused(R"("echo": true)", "echo");
+  expect_refused(R"("best_of": 3)", "best_of");
+  expect_refused(R"("structured_outputs": {"regex": "a"})", "structured_outputs");
   EXPECT_EQ(chat(R"("tools": [{"type": "function"}])").error().param, "tools");
   EXPECT_EQ(chat(R"("chat_template": "x")").error().param, "chat_template");
 }

@@ -41,11 +41,13 @@ TEST(Responses, SAMP_16_LogprobsAreAlwaysJson) {
   EXPECT_EQ(wire_logprob(-std::numeric_limits<float>::infinity()), -9999.0);
   EXPECT_EQ(wire_logprob(std::numeric_limits<float>::quiet_NaN()), -9999.0);
   EXPECT_EQ(wire_logprob(-0.5f), -0.5);
+  EXPECT_EQ(wire_logprob(12.5f), 12.5);  // a logit
+  EXPECT_TRUE(std::isfinite(wire_logprob(std::numeric_limits<float>::infinity())));
 }
 
 TEST(Responses, STRM_04_FinishReasonIsNullUntilTheEnd) {
   ChatFormat chat(info(), false, false);
-  const Json first = *chat.first_chunk(0);
+  const Json first = chat.opening(0).at(0);
   EXPECT_EQ(first["object"], "chat.completion.chunk");
   EXPECT_EQ(first["choices"][0]["delta"], (Json{{"role", "assistant"}, {"content", ""}}));
   EXPECT_TRUE(first["choices"][0]["finish_reason"].is_null());
@@ -58,30 +60,30 @@ TEST(Responses, STRM_04_FinishReasonIsNullUntilTheEnd) {
 }
 
 TEST(Responses, STRM_05_UsageInChunks) {
-  CompletionFormat without(info(), false, false);
+  CompletionFormat without(info(), {});
   EXPECT_FALSE(without.chunk(0, output("a"))->contains("usage"));
   ResponseInfo with_usage = info();
   with_usage.include_usage = true;
-  CompletionFormat with(with_usage, false, false);
+  CompletionFormat with(with_usage, {});
   EXPECT_TRUE((*with.chunk(0, output("a")))["usage"].is_null());
   const RequestUsage usage = output("a").usage;
   const Json last = with.usage_chunk({&usage, 1});
   EXPECT_TRUE(last["choices"].is_array() && last["choices"].empty());
   EXPECT_EQ(last["usage"]["total_tokens"], 4);
   with_usage.continuous_usage_stats = true;
-  CompletionFormat continuous(with_usage, false, false);
+  CompletionFormat continuous(with_usage, {});
   EXPECT_EQ((*continuous.chunk(0, output("a")))["usage"]["completion_tokens"], 1);
 }
 
 TEST(Responses, EmptyDeltasAreSkippedUnlessTheyTellTokens) {
-  CompletionFormat plain(info(), false, false);
+  CompletionFormat plain(info(), {});
   EXPECT_FALSE(plain.chunk(0, output("")).has_value());
-  CompletionFormat logprobs(info(), true, false);
+  CompletionFormat logprobs(info(), {.logprobs = true});
   EXPECT_TRUE(logprobs.chunk(0, output("")).has_value());
 }
 
 TEST(Responses, CompletionLogprobsKeepOffsetsInCharacters) {
-  CompletionFormat format(info(), true, false);
+  CompletionFormat format(info(), {.logprobs = true});
   format.chunk(0, output("\xc3\xa4\xc3\xa4"));  // two characters in four bytes
   const Json logprobs = (*format.chunk(0, output("b")))["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["text_offset"], Json::array({2}));
@@ -107,7 +109,7 @@ TEST(Responses, PromptLogprobsBeginWithNull) {
 TEST(Responses, TokenIdsOfThePromptComeOnce) {
   ResponseInfo with_ids = info();
   with_ids.return_token_ids = true;
-  CompletionFormat format(with_ids, false, false);
+  CompletionFormat format(with_ids, {});
   EXPECT_EQ((*format.chunk(0, output("a")))["choices"][0]["prompt_token_ids"], Json::array({1, 2, 3}));
   const Json second = (*format.chunk(0, output("b")))["choices"][0];
   EXPECT_FALSE(second.contains("prompt_token_ids"));
@@ -126,6 +128,99 @@ TEST(Responses, WholeAnswers) {
   EXPECT_EQ(answer["choices"][0]["logprobs"]["content"].size(), 2u);
   total.stop_string = "END";
   EXPECT_EQ(chat.whole({&total, 1})["choices"][0]["stop_reason"], "END");
+}
+
+ResponseInfo two_prompts(int64_t n) {
+  ResponseInfo two = info();
+  two.prompts = {{1, 2, 3}, {4, 5}};
+  two.n = n;
+  return two;
+}
+
+TEST(Responses, STRM_12_APromptCountsOnceForAllItsChoices) {
+  CompletionFormat format(two_prompts(2), {});
+  std::vector<TextOutput> choices(4, output("a", FinishReason::kStop));
+  choices[2].usage.prompt_tokens = choices[3].usage.prompt_tokens = 2;
+  choices[1].usage.cached_tokens = choices[3].usage.cached_tokens = 2;  // the pages of choices 0 and 2
+  const Json answer = format.whole(choices);
+  ASSERT_EQ(answer["choices"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(answer["choices"][i]["index"], i);
+  EXPECT_EQ(answer["usage"], (Json{{"prompt_tokens", 5},
+                                   {"total_tokens", 9},
+                                   {"completion_tokens", 4},
+                                   {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
+}
+
+TEST(Responses, PromptLogprobsAreThoseOfAllChoices) {
+  CompletionFormat format(two_prompts(2), {.prompt_logprobs = true});
+  std::vector<TextOutput> choices(4, output("a", FinishReason::kStop));
+  choices[2].prompt_logprobs = {{5, {{5, -1.0f, 1}}}};
+  const Json answer = format.whole(choices);
+  EXPECT_EQ(answer["choices"][2]["prompt_logprobs"].size(), 2u);
+  EXPECT_EQ(answer["choices"][3]["prompt_logprobs"], answer["choices"][2]["prompt_logprobs"]);
+  EXPECT_EQ(answer["choices"][0]["prompt_logprobs"], Json::array({nullptr}));
+}
+
+CompletionFormat::Options echo_options(bool prompt_only) {
+  CompletionFormat::Options options;
+  options.logprobs = true;
+  options.prompt_only = prompt_only;
+  options.echoed = {{"\xc3\xa4 bc", {"\xc3\xa4", " b", "c"}}};
+  return options;
+}
+
+TextOutput with_prompt_logprobs(TextOutput output) {
+  output.prompt_logprobs = {{2, {{2, -1.0f, 1}}}, {3, {{3, -2.0f, 4}, {8, -0.5f, 1}}}};
+  return output;
+}
+
+TEST(Responses, EchoBeginsTheTextAndTheLogprobs) {
+  CompletionFormat format(info(), echo_options(false));
+  const TextOutput total = with_prompt_logprobs(output("d", FinishReason::kStop));
+  const Json choice = format.whole({&total, 1})["choices"][0];
+  EXPECT_EQ(choice["text"], "\xc3\xa4 bcd");
+  const Json& logprobs = choice["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], Json::array({"t1", "t2", "t3", "t7"}));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 3, 4}));
+  EXPECT_EQ(logprobs["token_logprobs"], Json::array({nullptr, -1.0, -2.0, -0.25}));
+  EXPECT_EQ(logprobs["top_logprobs"][2], (Json{{"t3", -2.0}, {"t8", -0.5}}));
+  EXPECT_FALSE(choice.contains("prompt_logprobs"));
+}
+
+TEST(Responses, EchoStreamsAsItIsInOnePiece) {
+  CompletionFormat format(info(), echo_options(false));
+  const Json first = (*format.chunk(0, with_prompt_logprobs(output("d"))))["choices"][0];
+  EXPECT_EQ(first["text"], "\xc3\xa4 bcd");
+  EXPECT_EQ(first["logprobs"]["text_offset"], Json::array({0, 1, 3, 4}));
+  const Json second = (*format.chunk(0, output("e", FinishReason::kLength)))["choices"][0];
+  EXPECT_EQ(second["text"], "e");
+  EXPECT_EQ(second["logprobs"]["text_offset"], Json::array({5}));
+}
+
+TEST(Responses, EchoAloneLeavesTheOutputOut) {
+  CompletionFormat format(info(), echo_options(true));
+  const TextOutput total = with_prompt_logprobs(output("d", FinishReason::kStop));
+  const Json answer = format.whole({&total, 1});
+  EXPECT_EQ(answer["choices"][0]["text"], "\xc3\xa4 bc");
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["tokens"].size(), 3u);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 0);
+}
+
+TEST(Responses, RepetitionIsAReason) {
+  CompletionFormat format(info(), {});
+  const Json choice = (*format.chunk(0, output("a", FinishReason::kRepetition)))["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "repetition");
+  EXPECT_EQ(choice["stop_reason"], "repetition_detected");
+}
+
+TEST(Responses, ChatEchoIsAChunkOfItsOwn) {
+  ChatFormat chat(info(), false, false, "An apple");
+  const std::vector<Json> opening = chat.opening(0);
+  ASSERT_EQ(opening.size(), 2u);
+  EXPECT_EQ(opening[1]["choices"][0]["delta"], (Json{{"content", "An apple"}}));
+  const TextOutput total = output(" a day", FinishReason::kStop);
+  EXPECT_EQ(chat.whole({&total, 1})["choices"][0]["message"]["content"], "An apple a day");
 }
 
 TEST(Responses, ErrorShape) {
