@@ -130,16 +130,24 @@ Storage storage_of(DType dtype) {
   return dtype == DType::kFloat16 ? Storage::kFloat16 : Storage::kFloat32;
 }
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
+const LinearKernels& linear_kernels_of(const PackedMatrix& weight) {
   // An odd number of features has no last pair: such a matrix is widened.
   const LinearKernels* const pairs = cpu::kernels().bf16_pairs;
   const bool use_pairs = pairs != nullptr && weight.dtype == DType::kBFloat16 && weight.in_features % 2 == 0;
-  const LinearKernels& kernels = use_pairs ? *pairs : *cpu::kernels().linear;
+  return use_pairs ? *pairs : *cpu::kernels().linear;
+}
+
+int64_t features_of(const PackedMatrix& weight, const LinearKernels& kernels) {
+  return kernels.prepare_row == nullptr ? weight.in_features : weight.in_features / 2;
+}
+
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
+  const LinearKernels& kernels = linear_kernels_of(weight);
   LinearCall call{};
   call.x_stride = x.row_stride();
   call.panels = weight.panels.raw();
   call.storage = storage_of(weight.dtype);
-  call.in_features = use_pairs ? weight.in_features / 2 : weight.in_features;
+  call.in_features = features_of(weight, kernels);
   call.out_features = weight.out_features;
   call.bias = bias.defined() ? bias.data<float>() : nullptr;
   call.out_stride = out.row_stride();

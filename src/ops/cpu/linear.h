@@ -9,6 +9,12 @@ namespace quire::ops::cpu {
 /// The kernels' name of a float storage type.
 Storage storage_of(DType dtype);
 
+/// The kernels that multiply with this weight.
+const LinearKernels& linear_kernels_of(const PackedMatrix& weight);
+
+/// The weight's input features as those kernels count them.
+int64_t features_of(const PackedMatrix& weight, const LinearKernels& kernels);
+
 void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,
                PackedMatrix& matrix);
 

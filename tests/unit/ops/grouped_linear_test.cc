@@ -44,7 +44,7 @@ class Group {
     return out;
   }
 
-  void expect_float64(const Tensor& out) const {
+  void expect_float64(const Tensor& out, cpu::Isa isa, DType dtype) const {
     Tensor rest = fresh_out();
     for (const Shape& shape : shapes_) {
       for (int64_t r = shape.row; r < shape.row + shape.rows; ++r) {
@@ -52,7 +52,7 @@ class Group {
           double sum = 0;
           double magnitude = 0;
           for (int64_t k = 0; k < shape.in; ++k) {
-            const double product = static_cast<double>(x_.row<float>(r)[k]) *
+            const double product = static_cast<double>(as_multiplied(x_.row<float>(r)[k], isa, dtype, shape.in)) *
                                    static_cast<double>(shape.weights->values[static_cast<size_t>(n * shape.in + k)]);
             sum += product;
             magnitude += std::abs(product);
@@ -136,7 +136,7 @@ TEST_P(GroupedLinearTest, MatchesFloat64AndLeavesTheRestAlone) {
       const Group group(fixture, seed, dtype, seed % 3 != 0);
       const Tensor out = group.fresh_out();
       grouped_linear(fixture.context, group.parts(out));
-      group.expect_float64(out);
+      group.expect_float64(out, GetParam(), dtype);
     }
   }
 }

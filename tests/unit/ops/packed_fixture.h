@@ -40,6 +40,12 @@ inline std::vector<float> random_values(int64_t count, uint32_t seed) {
   return values;
 }
 
+/// A value of x as the ISA multiplies it with weights of a type.
+inline float as_multiplied(float value, cpu::Isa isa, DType weights, int64_t in_features) {
+  const bool rounded = isa == cpu::Isa::kAvx512Bf16 && weights == DType::kBFloat16 && in_features % 2 == 0;
+  return rounded ? bfloat16_to_float(float_to_bfloat16(value)) : value;
+}
+
 /// A host matrix in a storage type, and its values as they are after rounding.
 struct Weights {
   Weights(int64_t rows, int64_t cols, DType dtype, uint32_t seed) : tensor(Tensor::empty(rows, cols, dtype)) {

@@ -223,7 +223,7 @@ struct WeighCall {
   int64_t stride;
   template <int kRows>
   __attribute__((always_inline)) inline void run() const {
-    weigh_rows<T, kRows>(weights, *tile, features, sums, stride);
+    weigh_rows<T, kRows>(weights, *tile, 0, features, sums, stride);
   }
 };
 

@@ -190,7 +190,8 @@ __attribute__((noinline)) void add_weighted_values(const float* weights, const V
 #else
       const auto vector = [&](int v) { return load_as_float(values + v * kLanes); };
 #endif
-      multiply_add<kRows, kVectors>(totals, [&](int r) { return set1(weights[r * kTilePositions + step]); }, vector);
+      multiply_add<kRows, kVectors>(
+          totals, [&](int r) { return set1(weights[r * kTilePositions + step]); }, vector);
     }
   }
 #pragma GCC unroll 16
@@ -214,16 +215,18 @@ void score_rows(const float* queries, int64_t depth, const T* const* panels, con
   }
 }
 
-/// Weighted values of kRows rows for features [0, features), a multiple of kLanes.
-template <typename T, int kRows>
-void weigh_rows(const float* weights, const ValueTile<T>& tile, int64_t features, float* sums, int64_t sums_stride) {
-  constexpr int kVectors = value_vectors_at_once(kRows);
-  int64_t feature = 0;
+/// Weighted values of kRows rows for features [feature, features), a multiple of kLanes: as many vectors at a time as
+/// there are, at most kVectors (a power of two).
+template <typename T, int kRows, int kVectors = value_vectors_at_once(kRows)>
+void weigh_rows(const float* weights, const ValueTile<T>& tile, int64_t feature, int64_t features, float* sums,
+                int64_t sums_stride) {
   for (; feature + kVectors * kLanes <= features; feature += kVectors * kLanes) {
     add_weighted_values<T, kRows, kVectors>(weights, tile, feature, sums, sums_stride);
   }
-  for (; feature < features; feature += kLanes) {
-    add_weighted_values<T, kRows, 1>(weights, tile, feature, sums, sums_stride);
+  if constexpr (kVectors > 1) {
+    if (feature < features) {
+      weigh_rows<T, kRows, kVectors / 2>(weights, tile, feature, features, sums, sums_stride);
+    }
   }
 }
 

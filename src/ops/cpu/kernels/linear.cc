@@ -179,11 +179,26 @@ QUIRE_INLINE void stream_panels(const LinearCall& call, int64_t panel) {
           }
         }
       });
-  repeat<kRows>(QUIRE_BODY(r) {
-    float finished[kPanels * kPanelChannels];
-    repeat<kPanels * kPanelVecs>(QUIRE_BODY(i) { store(finished + i * kLanes, sums.v[r * kPanels * kPanelVecs + i]); });
-    for (int p = 0; p < kPanels; ++p) finish_row(call, r, panel + p, finished + p * kPanelChannels);
-  });
+  constexpr int kVecs = kPanels * kPanelVecs;
+  const auto for_outputs = [&](const auto& use) __attribute__((always_inline)) {
+    float* const out = call.out + panel * kPanelChannels;
+    const int64_t out_stride = call.out_stride;
+    repeat<kRows * kVecs>(QUIRE_BODY(i) { use(out + i / kVecs * out_stride + i % kVecs * kLanes, sums.v[i]); });
+  };
+  const bool plain =
+      call.gain == nullptr && call.bias == nullptr && (panel + kPanels) * kPanelChannels <= call.out_features;
+  if (plain && call.accumulate) {
+    const Vec scale = set1(call.scale);
+    for_outputs([&](float* out, Vec sum) __attribute__((always_inline)) { store(out, fma(scale, sum, load(out))); });
+  } else if (plain) {
+    for_outputs([&](float* out, Vec sum) __attribute__((always_inline)) { store(out, sum); });
+  } else {
+    repeat<kRows>(QUIRE_BODY(r) {
+      float finished[kPanels * kPanelChannels];
+      repeat<kVecs>(QUIRE_BODY(i) { store(finished + i * kLanes, sums.v[r * kVecs + i]); });
+      for (int p = 0; p < kPanels; ++p) finish_row(call, r, panel + p, finished + p * kPanelChannels);
+    });
+  }
 }
 
 template <int kRows, typename T>
