@@ -36,13 +36,15 @@ std::vector<std::string> describe_start(const AsyncLlm& llm) {
   return lines;
 }
 
-std::unique_ptr<AsyncLlm> start_local_model(const EngineArguments& arguments, bool log) {
-  // Under mpirun every rank runs this command; those after the first serve the first.
+void serve_first_rank(const EngineConfig& config) {
   const std::optional<ParallelRank> job = mpi_place();
-  if (job && job->rank > 0 && arguments.config.ranks() > 1) {
-    spdlog::set_level(spdlog::level::err);
-    throw EndOfProgram{serve_mpi_rank()};
-  }
+  if (!job || job->rank == 0 || config.ranks() <= 1) return;
+  spdlog::set_level(spdlog::level::err);
+  throw EndOfProgram{serve_mpi_rank()};
+}
+
+std::unique_ptr<AsyncLlm> start_local_model(const EngineArguments& arguments, bool log) {
+  serve_first_rank(arguments.config);
   auto llm = AsyncLlm::create(arguments.config, arguments.chat_template, arguments.tokenizer);
   if (!llm.ok()) throw StartupError(llm.error().message);
   if (log) {

@@ -9,6 +9,10 @@
 
 namespace quire::cli {
 
+/// Under mpirun every rank runs the same command: one after the first serves the first here, to the end of the program
+/// (EndOfProgram). Returns in all other processes.
+void serve_first_rank(const EngineConfig& config);
+
 /// Loads and starts it; a failure is thrown as StartupError with the sentence of the part that refused. With `log` the
 /// start-up lines are logged: model, types, ISA, threads, cache, limits, the true state of chunked prefill.
 std::unique_ptr<AsyncLlm> start_local_model(const EngineArguments& arguments, bool log);

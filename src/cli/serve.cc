@@ -6,8 +6,10 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "cli/adapter_flags.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
@@ -62,11 +64,14 @@ int run(Arguments& a) {
   if (a.server.disable_log_stats) a.server.options.stats_interval = std::chrono::hours(24 * 365);
   const LogSetup log(a.log);
   spdlog::info("quire {}", version());
+  serve_first_rank(a.engine.config);
+  auto address = BoundAddress::bind(a.server.options.host, a.server.options.port);
+  if (!address.ok()) throw StartupError(address.error().message);
   const auto begin = std::chrono::steady_clock::now();
   const std::unique_ptr<AsyncLlm> llm = start_local_model(a.engine, true);
   load_lora_modules(*llm, a, adapters);
   spdlog::info("Ready after {:.2f} s", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  return run_server(a.server.options, *llm);
+  return run_server(a.server.options, *llm, std::move(address).value());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <iostream>
+#include <utility>
 
 #include "server/async_llm_backend.h"
 #include "server/server.h"
@@ -77,10 +78,10 @@ void drain(Server& server, const StopSignals& signals, std::chrono::seconds time
 
 }  // namespace
 
-int run_server(const ServerOptions& options, AsyncLlm& llm) {
+int run_server(const ServerOptions& options, AsyncLlm& llm, BoundAddress address) {
   AsyncLlmBackend backend(llm);
   const StopSignals signals;
-  auto started = Server::start(options, backend);
+  auto started = Server::start(options, backend, std::move(address));
   if (!started.ok()) {
     std::cerr << "quire: " << started.error().message << std::endl;
     return 1;

@@ -73,10 +73,11 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Server::~Server() { stop(); }
 
-Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, ServingBackend& backend) {
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, ServingBackend& backend,
+                                              BoundAddress address) {
   auto impl = std::make_unique<Impl>(options, backend);
-  QUIRE_ASSIGN_OR_RETURN(impl->http, HttpServer::start({options.host, options.port, options.io_threads, options.limits},
-                                                       impl->callbacks()));
+  QUIRE_ASSIGN_OR_RETURN(
+      impl->http, HttpServer::start({options.io_threads, options.limits}, impl->callbacks(), std::move(address)));
   if (options.api_keys.empty() && !is_loopback(options.host)) {
     spdlog::warn(
         "Listening on {} without an API key: everybody who reaches this address can use the model. Set --api-key.",

@@ -31,8 +31,9 @@ struct ServerOptions {
 /// A running server, for run_server and for tests.
 class Server {
  public:
-  /// Binds and serves. The backend must outlive it. Errors are one sentence.
-  static Result<std::unique_ptr<Server>> start(const ServerOptions& options, ServingBackend& backend);
+  /// Serves on `address`, which is the one that the options name. The backend must outlive it. Errors are one sentence.
+  static Result<std::unique_ptr<Server>> start(const ServerOptions& options, ServingBackend& backend,
+                                               BoundAddress address);
   ~Server();  ///< stop()
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -56,7 +57,7 @@ class Server {
 
 /// Serves until SIGINT or SIGTERM: then new requests get 503, running ones may finish within shutdown_timeout, and a
 /// second signal ends at once. Prints the URL when ready. Returns the exit code: 0 after a drain, 1 when the address is
-/// not free.
-int run_server(const ServerOptions& options, AsyncLlm& llm);
+/// not free any more.
+int run_server(const ServerOptions& options, AsyncLlm& llm, BoundAddress address);
 
 }  // namespace quire

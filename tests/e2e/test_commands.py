@@ -58,8 +58,9 @@ def test_a_model_that_is_none(model):
 
 def test_a_taken_port(server):
     port = server.url.rpartition(":")[2]
-    answer = run_quire("serve", MODELS / "llama", "--port", port)
+    answer = run_quire("serve", MODELS / "no-such-model", "--port", port)
     assert answer.returncode == 1 and port in answer.stderr.splitlines()[-1]
+    assert "no-such-model" not in answer.stderr  # it is said before the model is looked at
 
 
 def test_complete_in_this_process_and_by_a_server(server):

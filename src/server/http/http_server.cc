@@ -1,7 +1,7 @@
 // The listener and the IO threads over which it spreads connections.
 #include "server/http/http_server.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <boost/asio.hpp>
@@ -22,19 +22,6 @@ using boost::system::error_code;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
-Result<tcp::endpoint> resolve(const std::string& host, uint16_t port) {
-  error_code error;
-  const auto address = asio::ip::make_address(host, error);
-  if (!error) return tcp::endpoint(address, port);
-  asio::io_context context;
-  tcp::resolver resolver(context);
-  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) {
-    return invalid_argument(fmt::format("--host '{}' is no address or known name: {}.", host, error.message()), "host");
-  }
-  return found.begin()->endpoint();
-}
-
 }  // namespace
 
 struct HttpServer::Impl {
@@ -45,20 +32,11 @@ struct HttpServer::Impl {
   size_t next_loop = 0;
   bool stopped = false;
 
-  Status bind(const HttpServerOptions& options) {
-    QUIRE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, resolve(options.host, options.port));
-    acceptor = std::make_unique<tcp::acceptor>(loops[0]->context);
-    error_code error;
-    acceptor->open(endpoint.protocol(), error);
-    if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor->bind(endpoint, error);
-    if (!error) acceptor->listen(4096, error);
-    if (error) {
-      return invalid_argument(fmt::format("Cannot listen on {} port {}: {}. Choose another with --host and --port.",
-                                          options.host, options.port, error.message()),
-                              "port");
-    }
-    port = acceptor->local_endpoint().port();
+  Status listen(BoundAddress address) {
+    QUIRE_RETURN_IF_ERROR(address.listen());
+    port = address.port();
+    acceptor = std::make_unique<tcp::acceptor>(loops[0]->context, address.is_ipv6() ? tcp::v6() : tcp::v4(),
+                                               address.release());
     return {};
   }
 
@@ -79,6 +57,7 @@ struct HttpServer::Impl {
 
   void admit(tcp::socket socket, const std::shared_ptr<IoLoop>& loop) {
     error_code ignored;
+    fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);  // ranks that are started again are no clients' peers
     socket.set_option(tcp::no_delay(true), ignored);
     if (state->connections.load(std::memory_order_relaxed) >= state->limits.max_connections) {
       Exchange refusal({false, false, true, 0}, [] {});
@@ -114,7 +93,8 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 HttpServer::~HttpServer() { stop(); }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& options, HttpCallbacks callbacks) {
+Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& options, HttpCallbacks callbacks,
+                                                      BoundAddress address) {
   auto impl = std::make_unique<Impl>();
   impl->state->limits = options.limits;
   impl->state->callbacks = std::move(callbacks);
@@ -123,7 +103,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
       std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout});
   impl->state->tick = std::clamp(shortest / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
   for (int i = 0; i < std::max(1, options.io_threads); ++i) impl->loops.push_back(std::make_shared<IoLoop>());
-  QUIRE_RETURN_IF_ERROR(impl->bind(options));
+  QUIRE_RETURN_IF_ERROR(impl->listen(std::move(address)));
   Impl* raw = impl.get();
   asio::co_spawn(
       impl->loops[0]->context, [raw] { return raw->accept_loop(); }, asio::detached);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "server/http/bound_address.h"
 #include "server/http/http_types.h"
 
 namespace quire {
@@ -32,8 +33,6 @@ struct HttpLimits {
 };
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";
-  uint16_t port = 8000;  ///< 0: any free port, see HttpServer::port()
   int io_threads = 2;
   HttpLimits limits;
 };
@@ -49,8 +48,9 @@ struct HttpCallbacks {
 
 class HttpServer {
  public:
-  /// Binds and starts the IO threads. Errors name the address.
-  static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, HttpCallbacks callbacks);
+  /// Listens on `address` and starts the IO threads. Errors name the address.
+  static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, HttpCallbacks callbacks,
+                                                   BoundAddress address);
   ~HttpServer();  ///< stop()
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -266,11 +266,28 @@ TEST_F(ServerTest, StopEndsRunningStreams) {
 
 TEST_F(ServerTest, TakenPortIsAnError) {
   serve();
-  ServerOptions second = options;
-  second.port = port;
-  const auto started = Server::start(second, *backend);
-  ASSERT_FALSE(started.ok());
-  EXPECT_NE(started.error().message.find(std::to_string(port)), std::string::npos);
+  const auto second = BoundAddress::bind(options.host, port);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find(std::to_string(port)), std::string::npos);
+}
+
+TEST(BoundAddress, TakenBetweenBindAndListenIsAnError) {
+  auto first = BoundAddress::bind("127.0.0.1", 0);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  auto second = BoundAddress::bind("127.0.0.1", first.value().port());
+  ASSERT_TRUE(second.ok()) << second.error().message;  // nobody listens yet
+  EXPECT_TRUE(second.value().listen().ok());
+  const Status late = first.value().listen();
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.error().message.find(std::to_string(first.value().port())), std::string::npos);
+}
+
+TEST(BoundAddress, NoAddress) {
+  for (const char* host : {"no such host", "", "300.1.1.1"}) {
+    const auto address = BoundAddress::bind(host, 0);
+    ASSERT_FALSE(address.ok()) << host;
+    EXPECT_EQ(address.error().param, "host");
+  }
 }
 
 TEST(ApiKeys, ComparesWhole) {

@@ -22,7 +22,9 @@ class ServingTest : public testing::Test {
   void start(std::unique_ptr<FakeBackend> engine) {
     options.port = 0;
     backend = std::move(engine);
-    auto started = Server::start(options, *backend);
+    auto address = BoundAddress::bind(options.host, options.port);
+    ASSERT_TRUE(address.ok()) << address.error().message;
+    auto started = Server::start(options, *backend, std::move(address).value());
     ASSERT_TRUE(started.ok()) << started.error().message;
     server = std::move(started).value();
     port = server->port();
