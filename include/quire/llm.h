@@ -7,7 +7,8 @@
 //   auto outputs = llm->generate({quire::LLM::Prompt("The capital of France is")}, quire::SamplingParams{});
 //   if (outputs) std::cout << (*outputs)[0].outputs[0].text << "\n";
 //
-// No function throws: what can go wrong comes back in an Expected.
+// No function throws: what can go wrong comes back in an Expected. The log goes to standard error, through spdlog's
+// default logger; a program that sets one of its own gets the lines there.
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,7 @@
 #include "api/async_llm.h"
 #include "api/llm_convert.h"
 #include "api/prompt_truncation.h"
+#include "base/default_log.h"
 #include "text/chat_messages.h"
 #include "text/chat_prompt.h"
 
@@ -198,6 +199,7 @@ LLM::~LLM() = default;
 
 Expected<LLM> LLM::create(const LLMOptions& options) {
   return guarded<LLM>([&]() -> Result<LLM> {
+    keep_log_off_stdout();
     QUIRE_ASSIGN_OR_RETURN(const EngineConfig config, to_engine_config(options));
     auto impl = std::make_unique<Impl>();
     QUIRE_ASSIGN_OR_RETURN(impl->engine, AsyncLlm::create(config, options.chat_template, options.tokenizer));
