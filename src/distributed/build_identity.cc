@@ -41,8 +41,10 @@ int visit_program(dl_phdr_info* info, size_t, void* result) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
-    std::string id =
-        build_id_in(reinterpret_cast<const unsigned char*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
+    // The loader tells addresses as integers.
+    const auto* const notes =
+        reinterpret_cast<const unsigned char*>(info->dlpi_addr + segment.p_vaddr);  // NOLINT(performance-no-int-to-ptr)
+    std::string id = build_id_in(notes, segment.p_memsz);
     if (!id.empty()) *static_cast<std::string*>(result) = std::move(id);
   }
   return 1;

@@ -21,7 +21,7 @@ void sum_in_rank_order(std::span<const float* const> sources, int64_t count, flo
   if (sources.size() == 2) {
     const float* const a = sources[0];
     const float* const b = sources[1];
-#pragma GCC ivdep
+#pragma GCC ivdep  // NOLINT(clang-diagnostic-unknown-pragmas)
     for (int64_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
     return;
   }

@@ -158,7 +158,8 @@ std::byte* SharedSegment::buffer(int channel, int rank, uint32_t round) const {
 }
 
 size_t SharedSegment::pair_index(int channel, int from, int to) const {
-  return static_cast<size_t>((channel * ranks() + from) * ranks() + to);
+  const int pair = (channel * ranks() + from) * ranks() + to;
+  return static_cast<size_t>(pair);
 }
 
 PairLine& SharedSegment::pair_line(int channel, int from, int to) const {
