@@ -188,7 +188,7 @@ def test_lora_18_an_adapter_for_another_size(bare, tmp_path, solo):
     assert ask(bare, "tiny") == solo["tiny"]
 
 
-def test_lora_20_a_reload_under_the_same_name(bare, solo):
+def test_lora_20_and_pfx_03_a_reload_under_the_same_name(bare, solo):
     assert load(bare, "a", GOLDEN / "qv-r4").status_code == 200
     assert ask(bare, "a") == solo["qv-r4"]
     assert unload(bare, "a").status_code == 200
