@@ -31,6 +31,7 @@ fuzz:
 soak: build
 	python3 tests/soak/soak.py build/bin/quire
 	python3 tests/soak/soak.py build/bin/quire --adapter-cycles 2000
+	python3 tests/soak/soak.py build/bin/quire --demo
 
 clean:
 	rm -rf build build-*
