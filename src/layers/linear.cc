@@ -69,10 +69,11 @@ Status LinearBase::load_bias(OpContext& context, const WeightSource& source, con
 
 void LinearBase::apply(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const {
   if (batch.context->failure) return;
-  weight_->apply(*batch.context, x, bias_, out);
-  if (lora_hook_ != nullptr && !batch.adapters.empty()) {
-    lora_hook_->apply(*batch.context, batch.adapters, first_row, x, out);
-  }
+  OpContext& context = *batch.context;
+  if (lora_hook_ == nullptr || batch.adapters.empty()) return weight_->apply(context, x, bias_, out);
+  const Workspace::Scope scope(*context.workspace);
+  weight_->apply(context, x, bias_, out, lora_hook_->prepare(context, batch.adapters, first_row, x, out));
+  lora_hook_->finish(context, batch.adapters, first_row, x, out);
 }
 
 ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, int64_t in_features, int64_t out_features,

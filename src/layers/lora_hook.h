@@ -6,6 +6,7 @@
 
 #include "base/api.h"
 #include "layers/forward_batch.h"
+#include "ops/grouped_linear.h"
 #include "tensor/op_context.h"
 #include "tensor/tensor.h"
 
@@ -16,11 +17,19 @@ namespace quire {
 class QUIRE_API LoraHook {
  public:
   virtual ~LoraHook() = default;
-  /// Adds to out what each segment's adapter changes. x is the layer's input (of an embedding the token ids, [1, rows]
+  /// Changes out as each segment's adapter has it. x is the layer's input (of an embedding the token ids, [1, rows]
   /// int32), out its output before any reduction over ranks. Their rows are those from `first_row` on of the rows that
   /// the segments count.
   virtual void apply(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row, const Tensor& x,
                      Tensor& out) = 0;
+
+  /// The same of a linear in two steps around its own product. prepare() computes what adapters take from x; what it
+  /// returns is to be added to out after the product, before finish(). It stays valid until then, as long as nothing
+  /// that the workspace gave since is taken back.
+  virtual std::span<const ops::LinearPart> prepare(OpContext& context, std::span<const AdapterSegment> segments,
+                                                   int64_t first_row, const Tensor& x, Tensor& out) = 0;
+  virtual void finish(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row, const Tensor& x,
+                      Tensor& out) = 0;
 };
 
 }  // namespace quire

@@ -34,29 +34,37 @@ void replace_tokens(OpContext& context, const LoraTokens& tokens, const Tensor& 
 void LoraLayerHook::apply(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row,
                           const Tensor& x, Tensor& out) {
   const Workspace::Scope scope(*context.workspace);
+  ops::grouped_linear(context, prepare(context, segments, first_row, x, out));
+  finish(context, segments, first_row, x, out);
+}
+
+std::span<const ops::LinearPart> LoraLayerHook::prepare(OpContext& context, std::span<const AdapterSegment> segments,
+                                                        int64_t first_row, const Tensor& x, Tensor& out) {
   scratch_.shrink.clear();
   scratch_.expand.clear();
-  const bool embedding = kind_ == AdaptableLayer::Kind::kEmbedding;
-  bool tokens = false;
+  scratch_.replace.clear();
   for (const AdapterSegment& segment : segments) {
     const Part part = part_of(segment, layer_, first_row, out.rows());
     if (part.layer == nullptr || part.rows == 0) continue;
-    tokens = tokens || part.layer->tokens;
     Tensor out_rows = out.slice_rows(part.row, part.rows);
-    if (embedding) {
+    if (kind_ == AdaptableLayer::Kind::kEmbedding) {
       add_embedding(context, *part.layer, x.slice_cols(part.row, part.rows), out_rows);
     } else {
       add_linear(context, *part.layer, x.slice_rows(part.row, part.rows), out_rows);
     }
   }
   ops::grouped_linear(context, scratch_.shrink);
-  ops::grouped_linear(context, scratch_.expand);
-  if (!tokens) return;
+  return scratch_.expand;
+}
+
+void LoraLayerHook::finish(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row,
+                           const Tensor& x, Tensor& out) {
+  ops::grouped_linear(context, scratch_.replace);
   for (const AdapterSegment& segment : segments) {
     const Part part = part_of(segment, layer_, first_row, out.rows());
     if (part.layer == nullptr || part.rows == 0 || !part.layer->tokens) continue;
     Tensor out_rows = out.slice_rows(part.row, part.rows);
-    if (embedding) {
+    if (kind_ == AdaptableLayer::Kind::kEmbedding) {
       ops::gather_listed_rows(context, x.slice_cols(part.row, part.rows), part.layer->tokens->ids,
                               part.layer->tokens->rows, out_rows);
     } else {
@@ -99,7 +107,7 @@ void LoraLayerHook::add_linear(OpContext& context, const LoraLayer& layer, const
     part.weight = &*slice.weight;
     part.out = out.slice_cols(slice.column, slice.columns);
     part.bias = slice.offset;
-    scratch_.expand.push_back(std::move(part));
+    scratch_.replace.push_back(std::move(part));
   }
 }
 

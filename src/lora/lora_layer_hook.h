@@ -14,10 +14,12 @@ namespace quire {
 struct LoraScratch {
   std::vector<ops::LinearPart> shrink;
   std::vector<ops::LinearPart> expand;
+  std::vector<ops::LinearPart> replace;  ///< weights trained whole
 };
 
-/// Changes the output of one layer. Two grouped products do all segments: the shrink x Aᵀ into rows of the adapter's
-/// own rank, and the expand, which adds their product with Bᵀ and finishes what it adds to.
+/// Changes the output of one layer. Two groups of products do all segments: the shrink x Aᵀ into rows of the adapter's
+/// own rank, and the expand, which adds their product with Bᵀ and finishes what it adds to; of a linear as part of the
+/// layer's own product.
 class LoraLayerHook final : public LoraHook {
  public:
   /// `layer` is the layer's index in AdaptableLayers. `scratch` may be shared by layers that never run at the same
@@ -27,6 +29,10 @@ class LoraLayerHook final : public LoraHook {
 
   void apply(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row, const Tensor& x,
              Tensor& out) override;
+  std::span<const ops::LinearPart> prepare(OpContext& context, std::span<const AdapterSegment> segments,
+                                           int64_t first_row, const Tensor& x, Tensor& out) override;
+  void finish(OpContext& context, std::span<const AdapterSegment> segments, int64_t first_row, const Tensor& x,
+              Tensor& out) override;
 
  private:
   /// One segment's part; x and out hold its rows alone.

@@ -4,7 +4,6 @@
 #include "ops/cpu/grouped_linear.h"
 
 namespace quire::ops {
-namespace {
 
 void check_part(const OpContext& context, const LinearPart& part) {
   const int64_t rows = part.out.rows();
@@ -20,8 +19,6 @@ void check_part(const OpContext& context, const LinearPart& part) {
   QUIRE_CHECK(!part.gain.defined() || (part.accumulate && is_vector(part.gain, DType::kFloat32, out_features)));
   QUIRE_CHECK(!part.bias.defined() || is_vector(part.bias, DType::kFloat32, out_features));
 }
-
-}  // namespace
 
 void grouped_linear(OpContext& context, std::span<const LinearPart> parts) {
   for (const LinearPart& part : parts) check_part(context, part);

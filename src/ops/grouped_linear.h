@@ -22,7 +22,16 @@ struct LinearPart {
   Tensor bias;              ///< [1, out_features] float32; undefined for 0
 };
 
+/// Whether the part is one that grouped_linear() and linear() take; aborts the step otherwise.
+void check_part(const OpContext& context, const LinearPart& part);
+
+/// linear(), and then what the parts add (`accumulate`) to `out`, of whose rows and columns each one's `out` is a
+/// slice: the same bits as grouped_linear() after linear(), but added while the output is still in a cache. Parts must
+/// not overlap.
+QUIRE_API void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
+                      std::span<const LinearPart> parts);
+
 /// Computes all parts. Their outputs must not overlap each other nor any x; all may have row strides.
-void grouped_linear(OpContext& context, std::span<const LinearPart> parts);
+QUIRE_API void grouped_linear(OpContext& context, std::span<const LinearPart> parts);
 
 }  // namespace quire::ops

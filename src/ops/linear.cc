@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "ops/cpu/linear.h"
+#include "ops/grouped_linear.h"
 
 namespace quire::ops {
 namespace {
@@ -61,14 +62,20 @@ void zero_padding(OpContext& context, PackedMatrix& matrix) {
 }
 
 void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
+  linear(context, x, weight, bias, out, {});
+}
+
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
+            std::span<const LinearPart> parts) {
   check_matrix(context, weight);
   check_activations(context, x, x.rows(), weight.in_features);
   check_activations(context, out, x.rows(), weight.out_features);
   if (bias.defined()) check_activations(context, bias, 1, weight.out_features);
+  for (const LinearPart& part : parts) check_part(context, part);
   if (x.rows() == 0) return;
   switch (context.device.type) {
     case DeviceType::kCpu:
-      return cpu::linear(context, x, weight, bias, out);
+      return cpu::linear(context, x, weight, bias, out, parts);
   }
 }
 

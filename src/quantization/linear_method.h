@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/api.h"
 #include "base/huge_page_arena.h"
 #include "base/result.h"
+#include "ops/grouped_linear.h"
 #include "ops/linear.h"
 #include "tensor/op_context.h"
 #include "tensor/tensor.h"
@@ -33,6 +35,11 @@ class QUIRE_API LinearWeight {
 
   /// out = x * Wᵀ + bias. x: [rows, in_features], out: [rows, out_features], float32; bias may be undefined.
   virtual void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out) const = 0;
+
+  /// apply(), and then what `additions` add to out, as ops::grouped_linear() would: adapters. A method overrides it
+  /// where it can add while the output is still in a cache.
+  virtual void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out,
+                     std::span<const ops::LinearPart> additions) const;
 
   /// out[i] = output channel ids[i]'s weights; for embeddings whose matrix is also the output head's.
   virtual void gather(OpContext& context, const Tensor& ids, Tensor& out) const = 0;

@@ -21,6 +21,10 @@ class UnquantizedWeight final : public LinearWeight {
   void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out) const override {
     ops::linear(context, x, matrix_, bias, out);
   }
+  void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out,
+             std::span<const ops::LinearPart> additions) const override {
+    ops::linear(context, x, matrix_, bias, out, additions);
+  }
   void gather(OpContext& context, const Tensor& ids, Tensor& out) const override {
     ops::gather_rows(context, matrix_, ids, out);
   }

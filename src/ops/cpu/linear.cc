@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "base/cpu_topology.h"
+#include "ops/cpu/grouped_linear.h"
 #include "ops/cpu/kernel_table.h"
+#include "ops/cpu/linear_additions.h"
 
 namespace quire::ops::cpu {
 namespace {
@@ -26,34 +28,45 @@ std::byte* panel_at(const PackedMatrix& matrix, int64_t panel, int64_t feature) 
   return static_cast<std::byte*>(matrix.panels.raw()) + element * static_cast<int64_t>(dtype_size(matrix.dtype));
 }
 
-void stream_panels(OpContext& context, const LinearKernels& kernels, const LinearCall& call,
-                   const PackedMatrix& weight) {
+/// A run of rows of a linear, and what is added to its output.
+struct LinearRun {
+  const LinearKernels& kernels;
+  LinearCall call;
+  int64_t first_row;
+  const LinearAdditions& additions;
+};
+
+void stream_panels(OpContext& context, const LinearRun& run, const LinearCall& call, const PackedMatrix& weight) {
+  const LinearKernels& kernels = run.kernels;
   const int64_t panels = weight.panel_count();
   const int64_t panel_bytes = weight.in_features * kPanelChannels * static_cast<int64_t>(dtype_size(weight.dtype));
   const int64_t workers = context.pool->size();
   int64_t size =
       workers == 1 ? panels : std::max(panels / (workers * kTasksPerWorker), kLeastStreamedBytes / panel_bytes);
   size = std::max<int64_t>(size / kernels.streaming_panels, 1) * kernels.streaming_panels;
-  context.pool->parallel_for(divide_up(panels, size), [&](int64_t task, int) {
-    kernels.multiply_streaming(call, task * size, std::min(panels, (task + 1) * size));
+  context.pool->parallel_for(divide_up(panels, size), [&](int64_t task, int worker) {
+    const int64_t first = task * size;
+    const int64_t last = std::min(panels, first + size);
+    kernels.multiply_streaming(call, first, last);
+    run.additions.add(run.first_row, run.first_row + call.rows, first, last, worker);
   });
 }
 
 /// Few rows.
-void multiply_streaming(OpContext& context, const LinearKernels& kernels, const LinearCall& call,
-                        const PackedMatrix& weight) {
-  if (kernels.prepare_row != nullptr) {
+void multiply_streaming(OpContext& context, const LinearRun& run, const PackedMatrix& weight) {
+  const LinearCall& call = run.call;
+  if (run.kernels.prepare_row != nullptr) {
     const Workspace::Scope scope(*context.workspace);
     const Tensor prepared = context.workspace->tensor(call.rows, call.in_features);
     for (int64_t r = 0; r < call.rows; ++r) {
-      kernels.prepare_row(call.x + r * call.x_stride, 2 * call.in_features, prepared.row<float>(r));
+      run.kernels.prepare_row(call.x + r * call.x_stride, 2 * call.in_features, prepared.row<float>(r));
     }
     LinearCall prepared_call = call;
     prepared_call.x = prepared.data<float>();
     prepared_call.x_stride = prepared.row_stride();
-    return stream_panels(context, kernels, prepared_call, weight);
+    return stream_panels(context, run, prepared_call, weight);
   }
-  stream_panels(context, kernels, call, weight);
+  stream_panels(context, run, call, weight);
 }
 
 /// How many tiles of rows and how many panels a task takes.
@@ -98,7 +111,9 @@ void copy_tile(const LinearKernels& kernels, const LinearCall& call, int64_t til
   }
 }
 
-void multiply_tiles(OpContext& context, const LinearKernels& kernels, const LinearCall& call, int64_t panels) {
+void multiply_tiles(OpContext& context, const LinearRun& run, int64_t panels) {
+  const LinearKernels& kernels = run.kernels;
+  const LinearCall& call = run.call;
   const Workspace::Scope scope(*context.workspace);
   const int64_t workers = context.pool->size();
   const int64_t tiles = divide_up(call.rows, kernels.tile_rows);
@@ -120,6 +135,9 @@ void multiply_tiles(OpContext& context, const LinearKernels& kernels, const Line
     task.last_panel = std::min(panels, task.first_panel + cut.panels);
     task.scratch = scratch.row<float>(worker);
     kernels.multiply_tiles(call, task);
+    run.additions.add(run.first_row + tile_begin(call.rows, tiles, task.first_tile),
+                      run.first_row + tile_begin(call.rows, tiles, task.last_tile), task.first_panel, task.last_panel,
+                      worker);
   });
 }
 
@@ -141,9 +159,14 @@ int64_t features_of(const PackedMatrix& weight, const LinearKernels& kernels) {
   return kernels.prepare_row == nullptr ? weight.in_features : weight.in_features / 2;
 }
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out) {
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
+            std::span<const LinearPart> parts) {
+  const Workspace::Scope scope(*context.workspace);
+  const bool fit = std::ranges::all_of(parts, [&](const LinearPart& part) { return LinearAdditions::fits(part, out); });
+  const LinearAdditions additions(context, fit ? parts : std::span<const LinearPart>(), out);
   const LinearKernels& kernels = linear_kernels_of(weight);
-  LinearCall call{};
+  LinearRun run{kernels, {}, 0, additions};
+  LinearCall& call = run.call;
   call.x_stride = x.row_stride();
   call.panels = weight.panels.raw();
   call.storage = storage_of(weight.dtype);
@@ -153,16 +176,17 @@ void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, con
   call.out_stride = out.row_stride();
   const int64_t row_bytes = weight.in_features * static_cast<int64_t>(sizeof(float));
   const int64_t most_rows = std::max(kMostTileBytes / row_bytes / kernels.tile_rows, int64_t{1}) * kernels.tile_rows;
-  for (int64_t row = 0; row < x.rows(); row += call.rows) {
-    call.rows = std::min(most_rows, x.rows() - row);
-    call.x = x.row<float>(row);
-    call.out = out.row<float>(row);
+  for (; run.first_row < x.rows(); run.first_row += call.rows) {
+    call.rows = std::min(most_rows, x.rows() - run.first_row);
+    call.x = x.row<float>(run.first_row);
+    call.out = out.row<float>(run.first_row);
     if (call.rows <= kernels.streaming_rows) {
-      multiply_streaming(context, kernels, call, weight);
+      multiply_streaming(context, run, weight);
     } else {
-      multiply_tiles(context, kernels, call, weight.panel_count());
+      multiply_tiles(context, run, weight.panel_count());
     }
   }
+  if (!fit) cpu::grouped_linear(context, parts);
 }
 
 void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,

@@ -1,7 +1,10 @@
 // The packed linear on the CPU. Arguments were checked by ops/linear.cc.
 #pragma once
 
+#include <span>
+
 #include "ops/cpu/kernels/linear.h"
+#include "ops/grouped_linear.h"
 #include "ops/linear.h"
 
 namespace quire::ops::cpu {
@@ -21,7 +24,8 @@ void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, 
 /// Zeroes the lanes beyond out_features for input features [first_col, last_col).
 void zero_padding(PackedMatrix& matrix, int64_t first_col, int64_t last_col);
 
-void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out);
+void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,
+            std::span<const LinearPart> parts);
 
 /// Widens channel `channel` of the table into `out`, which holds in_features values.
 void gather_row(const PackedMatrix& table, int64_t channel, float* out);

@@ -180,6 +180,62 @@ TEST_P(GroupedLinearTest, AgreesWithLinear) {
   EXPECT_EQ(std::memcmp(part.out.raw(), expected.raw(), static_cast<size_t>(expected.size()) * sizeof(float)), 0);
 }
 
+// Whether the parts' columns begin a panel of the output or not, and for few rows as for many.
+TEST_P(GroupedLinearTest, PartsOfALinearGiveTheSameBitsAsAGroupAfterIt) {
+  constexpr int64_t kIn = 130;
+  constexpr int64_t kOut = 203;
+  constexpr int64_t kRank = 10;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const int64_t first_column : {64, 60}) {
+      for (const int64_t rows : {1, 17, 31, 400}) {
+        Fixture fixture(3);
+        const PackedMatrix matrix = packed(fixture, Weights(kOut, kIn, dtype, 5), dtype);
+        const PackedMatrix first = packed(fixture, Weights(first_column, kRank, dtype, 6), dtype);
+        const PackedMatrix second = packed(fixture, Weights(kOut - first_column, kRank, dtype, 7), dtype);
+        const auto random = [&](int64_t cols, uint32_t seed) {
+          Tensor tensor = Tensor::empty(rows, cols, DType::kFloat32);
+          const std::vector<float> values = random_values(tensor.size(), seed);
+          std::copy(values.begin(), values.end(), tensor.data<float>());
+          return tensor;
+        };
+        const Tensor x = random(kIn, 8);
+        const Tensor shrunk = random(2 * kRank, 9);
+        const Tensor bias = random(kOut, 10).slice_rows(0, 1);
+        const auto parts_of = [&](const Tensor& out) {
+          std::vector<LinearPart> parts;
+          // The first rows have one adapter, the next none, the others another one with a gain and an offset.
+          const int64_t split = rows / 3;
+          const auto add = [&](int64_t row, int64_t count, int64_t column, const PackedMatrix* weight) {
+            if (count == 0) return;
+            LinearPart part;
+            const int64_t columns = weight != nullptr ? weight->out_features : kOut - column;
+            if (weight != nullptr) part.x = shrunk.slice_rows(row, count).slice_cols(column == 0 ? 0 : kRank, kRank);
+            part.weight = weight;
+            part.out = out.slice_rows(row, count).slice_cols(column, columns);
+            part.accumulate = true;
+            part.scale = 0.75f;
+            if (row > 0) part.gain = part.bias = bias.slice_cols(column, columns);
+            parts.push_back(std::move(part));
+          };
+          add(0, split, 0, &first);
+          add(0, split, first_column, &second);
+          const int64_t begin = split + (rows > 2 ? 1 : 0);
+          add(begin, rows - begin, 0, &first);
+          add(begin, rows - begin, first_column, rows % 2 == 0 ? nullptr : &second);
+          return parts;
+        };
+        Tensor expected = Tensor::empty(rows, kOut, DType::kFloat32);
+        linear(fixture.context, x, matrix, bias, expected);
+        grouped_linear(fixture.context, parts_of(expected));
+        Tensor out = Tensor::empty(rows, kOut, DType::kFloat32);
+        linear(fixture.context, x, matrix, bias, out, parts_of(out));
+        ASSERT_EQ(std::memcmp(out.raw(), expected.raw(), static_cast<size_t>(out.size()) * sizeof(float)), 0)
+            << rows << " rows, columns from " << first_column;
+      }
+    }
+  }
+}
+
 TEST_P(GroupedLinearTest, RefusesWrongShapes) {
   Fixture fixture;
   const Weights weights(16, 8, DType::kFloat32, 3);
