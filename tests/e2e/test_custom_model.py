@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, binary, run_quire, running
+from mpi_jobs import mpirun, needs_mpi
 from safetensors_files import read_tensors, write_tensors
 
 EXAMPLE = ROOT / "examples" / "custom-model"
@@ -129,6 +130,15 @@ def test_over_ranks(plugin, ranks, sizes):
         assert any(f"{ranks} ranks" in line for line in server.log), "".join(server.log)
         assert check_parity(server.url, EXAMPLE / "checkpoint", "custom") == []
         assert check_parity(server.url, EXAMPLE / "adapter", "tuned") == []
+
+
+@needs_mpi
+def test_over_the_ranks_of_an_mpi_job(plugin):
+    flags = ("--model-plugin", str(plugin), "--enable-lora", "--lora-modules", f"tuned={EXAMPLE / 'adapter'}", "-tp", "2")
+    with running(EXAMPLE / "checkpoint", *FLOAT32, *flags, under=mpirun("2")) as server:
+        assert check_parity(server.url, EXAMPLE / "checkpoint", "custom") == []
+        assert check_parity(server.url, EXAMPLE / "adapter", "tuned") == []
+        server.stop()
 
 
 def test_a_program_that_embeds_quire_loads_the_plugin_too(installed, plugin, tmp_path):

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from conftest import MODELS, binary, run_quire, running
+from conftest import MODELS, run_quire, running
+from mpi_jobs import mpirun, needs_mpi
 
 PROMPTS = [[5, 6, 7], list(range(20, 90)), [300] * 20, [9]]
 SECONDS_TO_END = 5
@@ -206,14 +207,6 @@ def test_the_demo_model_on_two_ranks():
         all_of_it = resident(whole.process.pid)
         for pid in [divided.process.pid, *ranks_of(divided)]:
             assert resident(pid) < 0.75 * all_of_it
-
-
-def mpirun(*command):
-    return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "tcp,self", "-np", *command)
-
-
-needs_mpi = pytest.mark.skipif(shutil.which("mpirun") is None or not (binary().parent / "libquire_mpi.so").exists(),
-                               reason="Open MPI is not installed (openmpi-bin, libopenmpi-dev)")
 
 
 @needs_mpi
