@@ -54,6 +54,10 @@ struct SamplingParams {
   enum class TruncationSide : uint8_t { kLeft, kRight };
   TruncationSide truncation_side = TruncationSide::kLeft;  ///< kLeft keeps the prompt's last tokens
   std::optional<RepetitionDetection> repetition_detection;
+  /// Searches for the n outputs that are most likely as wholes, instead of sampling. What changes logits or ends an
+  /// output early (but EOS and max_tokens) is then refused; seed, temperature, min_p, top_k and top_p mean nothing.
+  bool use_beam_search = false;
+  double length_penalty = 1.0;  ///< with use_beam_search: log-probabilities are divided by length to this power
 
   bool greedy() const { return temperature < 1e-5; }
 };

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <utility>
 
+#include "api/beam_search.h"
 #include "api/output_pump.h"
 #include "api/spell_bad_words.h"
 
@@ -66,11 +68,26 @@ struct AsyncLlm::Impl {
   }
 
   void abort(const std::string& id) {
+    std::shared_ptr<BeamSearch> search;
+    {
+      const std::lock_guard lock(searches_mutex);
+      if (const auto found = searches.find(id); found != searches.end()) search = found->second;
+    }
+    if (search != nullptr) return search->abort();
     for (const std::string& engine_id : pump.request_abort(id)) abort_in_engine(engine_id);
+  }
+
+  /// The output thread submits too, for beam searches, while the engine may be being destroyed.
+  Status submit_to_engine(EngineRequest request, OutputCallback callback) {
+    const std::lock_guard lock(engine_gate);
+    if (engine == nullptr) return Error{ErrorKind::kUnavailable, "The engine has stopped and takes no requests.", {}};
+    return engine->submit(std::move(request), std::move(callback));
   }
 
   Status judge(const TextRequest& request) const;
   Result<EngineRequest> engine_request(TextRequest&& request);
+  int64_t settled_max_tokens(const TextRequest& request) const;
+  Status start_search(TextRequest request, TextCallback callback);
   Status submit(const std::string& id, std::vector<EngineRequest> choices, TextCallback callback);
 
   AsyncLlmParts parts;
@@ -80,6 +97,8 @@ struct AsyncLlm::Impl {
   OutputPump pump;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<AdapterCatalog> adapters;
+  std::mutex searches_mutex;
+  std::map<std::string, std::shared_ptr<BeamSearch>> searches;  ///< beam searches that run
 };
 
 Status AsyncLlm::Impl::judge(const TextRequest& request) const {
@@ -94,14 +113,11 @@ Result<EngineRequest> AsyncLlm::Impl::engine_request(TextRequest&& request) {
   // A client may use an id again as soon as it has its last output, which a stop string can give before the engine has
   // ended the request.
   result.id = fmt::format("{}-{}", request.id, serial++);
+  const int64_t max_tokens = settled_max_tokens(request);
   result.prompt = std::move(request.prompt);
   result.sampling = std::move(request.sampling);
+  result.sampling.max_tokens = max_tokens;
   if (result.sampling.seed == -1) result.sampling.seed.reset();
-  const int64_t room = parts.limits.max_model_len - static_cast<int64_t>(result.prompt.size());
-  int64_t most = std::max<int64_t>(room, 1);  // a prompt that leaves no room is the engine's to refuse
-  if (parts.model.generation.max_new_tokens)
-    most = std::clamp<int64_t>(*parts.model.generation.max_new_tokens, 1, most);
-  result.sampling.max_tokens = std::min(result.sampling.max_tokens.value_or(most), most);
   result.priority = request.priority;
   result.cache_salt = std::move(request.cache_salt);
   if (request.adapter != nullptr) {
@@ -110,6 +126,48 @@ Result<EngineRequest> AsyncLlm::Impl::engine_request(TextRequest&& request) {
   }
   result.eos_token_ids = eos_token_ids;
   return result;
+}
+
+/// What was asked for, cut to what the context leaves and to what the model's generation config allows.
+int64_t AsyncLlm::Impl::settled_max_tokens(const TextRequest& request) const {
+  const int64_t room = parts.limits.max_model_len - static_cast<int64_t>(request.prompt.size());
+  int64_t most = std::max<int64_t>(room, 1);  // a prompt that leaves no room is the engine's to refuse
+  if (parts.model.generation.max_new_tokens)
+    most = std::clamp<int64_t>(*parts.model.generation.max_new_tokens, 1, most);
+  return std::min(request.sampling.max_tokens.value_or(most), most);
+}
+
+Status AsyncLlm::Impl::start_search(TextRequest request, TextCallback callback) {
+  const std::string id = request.id;
+  request.sampling.max_tokens = settled_max_tokens(request);
+  BeamSearch::Host host;
+  host.submit = [this](TextRequest one, TextCallback on_output) -> Status {
+    const std::string one_id = one.id;
+    QUIRE_ASSIGN_OR_RETURN(EngineRequest engine_request, this->engine_request(std::move(one)));
+    engine_request.logprobs_mode = LogprobsMode::kRawLogprobs;
+    return submit(one_id, choices_of(std::move(engine_request)), std::move(on_output));
+  };
+  host.abort = [this](const std::string& one) { abort(one); };
+  host.ended = [this, id] {
+    const std::lock_guard lock(searches_mutex);
+    searches.erase(id);
+  };
+  host.tokenizer = parts.text.tokenizer.get();
+  host.eos_token_ids = eos_token_ids;
+  const auto search = std::make_shared<BeamSearch>(std::move(host), std::move(request), std::move(callback));
+  {
+    const std::lock_guard lock(searches_mutex);
+    if (!searches.emplace(id, search).second) {
+      return invalid_argument(
+          fmt::format("request_id '{}' belongs to a request that is still running; use another.", id), "request_id");
+    }
+  }
+  const Status status = search->start();
+  if (!status.ok()) {
+    const std::lock_guard lock(searches_mutex);
+    searches.erase(id);
+  }
+  return status;
 }
 
 AsyncLlm::AsyncLlm(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -144,6 +202,7 @@ SamplingParams sampling_defaults(const GenerationConfig& generation) {
 
 Status AsyncLlm::submit(TextRequest request, TextCallback callback) {
   QUIRE_RETURN_IF_ERROR(impl_->judge(request));
+  if (request.sampling.use_beam_search) return impl_->start_search(std::move(request), std::move(callback));
   const std::string id = request.id;
   QUIRE_ASSIGN_OR_RETURN(EngineRequest engine_request, impl_->engine_request(std::move(request)));
   return impl_->submit(id, choices_of(std::move(engine_request)), std::move(callback));
@@ -156,7 +215,7 @@ Status AsyncLlm::Impl::submit(const std::string& id, std::vector<EngineRequest> 
   QUIRE_ASSIGN_OR_RETURN(std::vector<OutputCallback> callbacks, pump.open(id, std::move(texts), std::move(callback)));
   for (size_t index = 0; index < choices.size(); ++index) {
     const OutputCallback on_output = callbacks[index];
-    const Status status = engine->submit(std::move(choices[index]), std::move(callbacks[index]));
+    const Status status = submit_to_engine(std::move(choices[index]), std::move(callbacks[index]));
     if (status.ok()) continue;
     if (index == 0) {
       pump.forget(id);

@@ -11,6 +11,8 @@ namespace {
 
 /// Salts are kept as long as pages that carry them.
 constexpr size_t kMaxSaltBytes = 4096;
+/// --max-logprobs is about what a client may ask for; the engine's own users may go beyond.
+constexpr int64_t kNoCap = -1;
 
 Status judge_prompt(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
   const auto length = static_cast<int64_t>(request.prompt.size());
@@ -53,7 +55,7 @@ int64_t max_request_tokens(const EngineLimits& limits, const std::vector<KvCache
 
 Status judge_request(const EngineRequest& request, const EngineLimits& limits, int64_t max_tokens) {
   QUIRE_RETURN_IF_ERROR(judge_prompt(request, limits, max_tokens));
-  QUIRE_RETURN_IF_ERROR(validate(request.sampling, {limits.max_logprobs, limits.vocab_size}));
+  QUIRE_RETURN_IF_ERROR(validate(request.sampling, {kNoCap, limits.vocab_size}));
   if (request.cache_salt.size() > kMaxSaltBytes) {
     return invalid_argument(
         fmt::format("cache_salt has {} bytes, but may have at most {}.", request.cache_salt.size(), kMaxSaltBytes),

@@ -68,7 +68,7 @@ void EngineCore::add(EngineRequest request, OutputCallback callback, double arri
   state->arrival = arrivals_++;
   state->callback = std::move(callback);
   state->request = std::move(request);
-  state->logprobs_mode = config_.logprobs_mode;
+  state->logprobs_mode = state->request.logprobs_mode.value_or(config_.logprobs_mode);
   state->edits = LogitEdits::create(state->request.sampling, state->tokens, state->request.eos_token_ids,
                                     state->request.bad_words);
   const auto [entry, added] = requests_.emplace(state->request.id, std::move(state));

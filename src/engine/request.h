@@ -25,9 +25,10 @@ struct EngineRequest {
   uint64_t adapter_id = 0;  ///< 0 is the base model
   std::shared_ptr<const void>
       adapter;  ///< keeps the adapter in memory; let go when the engine has done with the request
-  std::vector<int32_t> eos_token_ids;  ///< end the output unless ignore_eos
-  BadWords bad_words;                  ///< those of sampling.bad_words; nullptr for none
-  int32_t choice = 0;                  ///< index among n
+  std::vector<int32_t> eos_token_ids;         ///< end the output unless ignore_eos
+  std::optional<LogprobsMode> logprobs_mode;  ///< none: the server's
+  BadWords bad_words;                         ///< those of sampling.bad_words; nullptr for none
+  int32_t choice = 0;                         ///< index among n
   /// The id of a request with the same prompt, salt and adapter that was submitted before, or empty. This one waits
   /// until that one's prompt is computed, so that it finds the pages.
   std::string shares_prompt_with;

@@ -25,9 +25,10 @@ std::span<const BadWord::Edge> BadWord::edges_from(int32_t place) const {
 BadWordProgress::BadWordProgress(BadWords words) : words_(std::move(words)), places_(words_->size(), {0}) {}
 
 void BadWordProgress::advance(int32_t token) {
+  thread_local std::vector<int32_t> reached;
   for (size_t i = 0; i < places_.size(); ++i) {
     const BadWord& word = (*words_)[i];
-    std::vector<int32_t> reached = {0};
+    reached.assign(1, 0);
     for (const int32_t place : places_[i]) {
       for (const BadWord::Edge& edge : word.edges_from(place)) {
         // A completed word (all other tokens were impossible) is behind us.
@@ -36,7 +37,7 @@ void BadWordProgress::advance(int32_t token) {
     }
     std::sort(reached.begin(), reached.end());
     reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-    places_[i] = std::move(reached);
+    places_[i].assign(reached.begin(), reached.end());
   }
 }
 

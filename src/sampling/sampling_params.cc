@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -109,7 +110,7 @@ Status validate_n(const SamplingParams& params) {
   if (params.n < 1 || params.n > kMaxChoices) {
     return invalid_argument(fmt::format("n must be between 1 and {}, but is {}.", kMaxChoices, params.n), "n");
   }
-  if (params.n == 1 || !params.greedy()) return {};
+  if (params.n == 1 || params.use_beam_search || !params.greedy()) return {};
   return invalid_argument(
       fmt::format("n is {}, but with greedy sampling all choices are the same: raise temperature or leave out n.",
                   params.n),
@@ -157,6 +158,42 @@ Status validate_tokens(const SamplingParams& params, int64_t vocab_size) {
   return validate_ids(*params.allowed_token_ids, "allowed_token_ids", vocab_size);
 }
 
+Status validate_beam_search(const SamplingParams& params, int64_t vocab_size) {
+  if (!(params.length_penalty >= -kLargest && params.length_penalty <= kLargest)) {
+    return invalid_argument(fmt::format("length_penalty must be finite, but is {}.", params.length_penalty),
+                            "length_penalty");
+  }
+  if (!params.use_beam_search) {
+    if (params.length_penalty == 1.0) return {};
+    return invalid_argument("length_penalty needs use_beam_search.", "length_penalty");
+  }
+  const int64_t most = std::min(kMaxBeams, vocab_size / 2);
+  if (params.n > most)
+    return invalid_argument(fmt::format("n must be at most {} with use_beam_search, but is {}.", most, params.n), "n");
+  const std::pair<const char*, bool> asked[] = {
+      {"presence_penalty", params.presence_penalty != 0.0},
+      {"frequency_penalty", params.frequency_penalty != 0.0},
+      {"repetition_penalty", params.repetition_penalty != 1.0},
+      {"logit_bias", !params.logit_bias.empty()},
+      {"allowed_token_ids", params.allowed_token_ids.has_value()},
+      {"bad_words", !params.bad_words.empty()},
+      {"stop", !params.stop.empty()},
+      {"stop_token_ids", !params.stop_token_ids.empty()},
+      {"min_tokens", params.min_tokens > 0},
+      {"repetition_detection", params.repetition_detection.has_value()},
+      {"prompt_logprobs", params.prompt_logprobs.has_value()},
+      {"logprob_token_ids", !params.logprob_token_ids.empty()},
+  };
+  for (const auto& [name, given] : asked) {
+    if (given) return invalid_argument(fmt::format("{} does not go with use_beam_search.", name), name);
+  }
+  const int64_t found = 2 * params.n;
+  if (params.logprobs.value_or(0) >= 0 && params.logprobs.value_or(0) <= found) return {};
+  return invalid_argument(fmt::format("logprobs must be at most {} with use_beam_search and n {}, but is {}.", found,
+                                      params.n, *params.logprobs),
+                          "logprobs");
+}
+
 Status validate_repetition_detection(const RepetitionDetection& detection) {
   const auto refuse = [](const char* name, const char* range, int64_t value) {
     const std::string param = std::string("repetition_detection.") + name;
@@ -190,6 +227,7 @@ Status validate(const SamplingParams& params, const SamplingLimits& limits) {
   QUIRE_RETURN_IF_ERROR(validate_tokens(params, limits.vocab_size));
   QUIRE_RETURN_IF_ERROR(validate_strings(params.stop, "stop"));
   QUIRE_RETURN_IF_ERROR(validate_bad_words(params.bad_words));
+  QUIRE_RETURN_IF_ERROR(validate_beam_search(params, limits.vocab_size));
   return params.repetition_detection ? validate_repetition_detection(*params.repetition_detection) : Status();
 }
 

@@ -25,6 +25,9 @@ constexpr const char* kLogprobsModes = "raw_logprobs, processed_logprobs, raw_lo
 /// Nothing for a name that is none of these.
 std::optional<LogprobsMode> parse_logprobs_mode(std::string_view name);
 
+/// No beam search has more: each is a request at every step.
+constexpr int64_t kMaxBeams = 256;
+
 /// No request has more choices, those of all its prompts together.
 constexpr int64_t kMaxChoices = 16384;
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,31 @@ def test_strm_01_characters_over_several_tokens(smol):
     stream = smol.client.completions.create(model="smol", stream=True, **body)
     deltas = [chunk.choices[0].text for chunk in stream]
     assert "".join(deltas) == plain and "\ufffd" not in plain.rstrip("\ufffd")
+
+
+def test_samp_20_bad_words(smol):
+    """At temperature 1 the words come all the time where nothing stops them, and never where they are bad."""
+    body = {"prompt": "The city by the sea was", "max_tokens": 500, "temperature": 1.0, "seed": 3, "ignore_eos": True}
+    the = re.compile(r"(?<![A-Za-z])the(?![A-Za-z])")
+    assert len(the.findall(post(smol, "/v1/completions", **body)["choices"][0]["text"])) > 5
+    text = post(smol, "/v1/completions", **body, bad_words=["the", "two words"])["choices"][0]["text"]
+    assert not the.search(text) and "two words" not in text
+
+
+def test_penalties_keep_a_greedy_answer_from_circles(smol):
+    body = {"prompt": "1 1 1 1 1 1 1 1 1 1 1 1", "max_tokens": 60, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+    plain = post(smol, "/v1/completions", **body)["choices"][0]["token_ids"]
+    fresh = post(smol, "/v1/completions", **body, frequency_penalty=1.0)["choices"][0]["token_ids"]
+    assert len(set(fresh)) > len(set(plain))
+    stopped = post(smol, "/v1/completions", **body, repetition_detection={"max_pattern_size": 4, "min_count": 4})["choices"][0]
+    assert stopped["finish_reason"] == "repetition" and len(stopped["token_ids"]) < 60
+
+
+def test_beams_are_more_likely_than_greedy(smol):
+    for prompt in ("The capital of France is", "Once upon a time"):
+        body = {"prompt": prompt, "max_tokens": 20, "logprobs": 0, "ignore_eos": True}
+        greedy = post(smol, "/v1/completions", **body, temperature=0)["choices"][0]
+        beams = post(smol, "/v1/completions", **body, use_beam_search=True, n=4)["choices"]
+        likelihoods = [sum(choice["logprobs"]["token_logprobs"]) for choice in beams]
+        assert likelihoods == sorted(likelihoods, reverse=True)
+        assert likelihoods[0] >= sum(greedy["logprobs"]["token_logprobs"])

@@ -332,6 +332,25 @@ def test_strm_07_a_closed_stream_ends_all_choices(launch):
     assert server.metric("vllm:kv_cache_usage_perc") == 0
 
 
+def test_strm_08_a_client_that_does_not_wait(launch):
+    server = launch("llama", "--served-model-name", "tiny", "--max-model-len", "512")
+    for extra in ({}, {"n": 6, "temperature": 1.0}):
+        with pytest.raises(openai.APITimeoutError):
+            while True:  # until one is slow enough to be given up
+                complete(server.client.with_options(timeout=0.02), max_tokens=480, **extra)
+        server.wait_idle(2.0)
+        assert server.metric("vllm:kv_cache_usage_perc") == 0
+
+
+def test_sampling_over_ranks(launch):
+    server = launch("llama", "--dtype", "float32", "--served-model-name", "tiny", "--tensor-parallel-size", "2")
+    body = {"n": 3, "seed": 4, "temperature": 0.9, "repetition_penalty": 1.3, "min_p": 0.02, "bad_words": ["a"], "min_tokens": 4, "logprobs": 2}
+    answers = [choices_of(complete(server.client, **body)) for _ in range(2)]
+    assert answers[0] == answers[1] and len({tuple(choice["token_ids"]) for choice in answers[0]}) == 3
+    beams = complete(server.client, n=3, use_beam_search=True, max_tokens=5)
+    assert len({tuple(choice["token_ids"]) for choice in choices_of(beams)}) == 3
+
+
 def test_samp_26_greedy_text_does_not_depend_on_the_batch(launch):
     for dtype in ("float32", "bfloat16"):
         server = launch("llama", "--dtype", dtype, "--served-model-name", "tiny")

@@ -79,6 +79,10 @@ Status finish_request(FieldReader& fields, const GenerationFields& request, cons
         unsupported("prompt_logprobs is not available in a stream: leave out one of prompt_logprobs and stream.",
                     "prompt_logprobs"));
   }
+  if (request.stream && request.sampling.use_beam_search) {
+    fields.fail(unsupported(
+        "use_beam_search is not available in a stream: leave out one of use_beam_search and stream.", "stream"));
+  }
   QUIRE_RETURN_IF_ERROR(fields.status());
   if (const auto unknown = fields.unknown(); !unknown.empty()) {
     spdlog::debug("Ignored unknown request fields: {}", fmt::join(unknown, ", "));

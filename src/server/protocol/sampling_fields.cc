@@ -34,6 +34,7 @@ constexpr Field<double> kNumbers[] = {
     {"presence_penalty", &SamplingParams::presence_penalty},
     {"frequency_penalty", &SamplingParams::frequency_penalty},
     {"repetition_penalty", &SamplingParams::repetition_penalty},
+    {"length_penalty", &SamplingParams::length_penalty},
 };
 constexpr Field<int64_t> kIntegers[] = {
     {"n", &SamplingParams::n},
@@ -50,6 +51,7 @@ constexpr Field<bool> kBooleans[] = {
     {"include_stop_str_in_output", &SamplingParams::include_stop_str_in_output},
     {"skip_special_tokens", &SamplingParams::skip_special_tokens},
     {"spaces_between_special_tokens", &SamplingParams::spaces_between_special_tokens},
+    {"use_beam_search", &SamplingParams::use_beam_search},
 };
 
 /// A list of token ids below the vocabulary's size; nothing where the field is absent or wrong.
@@ -149,6 +151,8 @@ SamplingParams read_sampling_fields(FieldReader& fields, const RequestRules& rul
   for (const auto& field : kBooleans) {
     if (const auto value = fields.boolean(field.name)) sampling.*field.member = *value;
   }
+  // The model's default for sampling is none for a search.
+  if (sampling.use_beam_search && !fields.find("repetition_penalty")) sampling.repetition_penalty = 1.0;
   const auto vocabulary = static_cast<size_t>(rules.vocab_size);
   sampling.allowed_token_ids = read_ids(fields, "allowed_token_ids", rules, vocabulary);
   if (auto ids = read_ids(fields, "logprob_token_ids", rules, vocabulary)) sampling.logprob_token_ids = std::move(*ids);

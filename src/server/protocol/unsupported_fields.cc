@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool never(const Json&) { return false; }
-bool is_false(const Json& value) { return value.is_boolean() && !value.get<bool>(); }
 bool is_one(const Json& value) { return value.is_number() && value.get<double>() == 1.0; }
 bool is_empty_list(const Json& value) { return value.is_array() && value.empty(); }
 bool is_empty_object(const Json& value) { return value.is_object() && value.empty(); }
@@ -34,8 +33,6 @@ struct Field {
 
 constexpr Field kRefused[] = {
     {"best_of", kBoth, is_one, "1"},
-    {"use_beam_search", kBoth, is_false, "false"},
-    {"length_penalty", kBoth, is_one, "1.0"},
     {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
     {"structured_outputs", kBoth, never, "null"},
     {"guided_json", kBoth, never, "null"},

@@ -126,6 +126,20 @@ TEST(SamplingParams, RepetitionDetectionIsJudgedInItsParts) {
   EXPECT_EQ(detection(3, 1, 1), "repetition_detection.min_count");
 }
 
+TEST(SamplingParams, BeamSearch) {
+  const auto with_beams = [](auto change) {
+    return refused([&](SamplingParams& p) { p.use_beam_search = true, p.n = 3, p.temperature = 0, change(p); });
+  };
+  EXPECT_EQ(with_beams([](SamplingParams&) {}), "");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.n = 257; }), "n");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.length_penalty = kNan; }), "length_penalty");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.stop = {"a"}; }), "stop");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.repetition_penalty = 1.1; }), "repetition_penalty");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.logprobs = 7; }), "logprobs");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.logprobs = 6; }), "");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.length_penalty = 0.5; }), "length_penalty");
+}
+
 TEST(SamplingParams, BadWordsMustBeUsable) {
   EXPECT_EQ(refused([](SamplingParams& p) { p.bad_words = {"the", ""}; }), "bad_words");
   EXPECT_EQ(refused([](SamplingParams& p) { p.bad_words = {"\xC3"}; }), "bad_words");
