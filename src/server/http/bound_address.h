@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 
@@ -27,7 +28,8 @@ class BoundAddress {
   int release();
 
  private:
-  BoundAddress(int descriptor, int family, std::string host) : descriptor_(descriptor), family_(family), host_(host) {}
+  BoundAddress(int descriptor, int family, std::string host)
+      : descriptor_(descriptor), family_(family), host_(std::move(host)) {}
   Error failure(int error) const;
 
   int descriptor_;
