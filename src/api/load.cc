@@ -37,6 +37,10 @@ Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::st
     return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
   QUIRE_RETURN_IF_ERROR(AdapterFolder(config.lora.folder).judge());
   const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
+  std::error_code ignored;
+  if (!std::filesystem::exists(text_source, ignored) && !tokenizer.empty()) {  // said before the weights are read
+    return not_found(fmt::format("The tokenizer's path '{}' does not exist.", tokenizer), "tokenizer");
+  }
   QUIRE_RETURN_IF_ERROR(load_model_plugins(config.model_plugins));
   ops::cpu::kernels();  // judges QUIRE_CPU_ISA here: a worker of the pool could not report it
   QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));

@@ -31,7 +31,7 @@ struct Arguments {
   std::vector<std::string> lora_modules;
 };
 
-/// The positional MODEL; vLLM's older spelling --model says the same.
+/// The positional MODEL; vLLM's older spelling --model says the same. Its names in requests must be some.
 void settle_model(Arguments& a) {
   std::string& model = a.engine.config.model;
   if (!model.empty() && !a.model_flag.empty() && model != a.model_flag) {
@@ -40,6 +40,9 @@ void settle_model(Arguments& a) {
   if (model.empty()) model = a.model_flag;
   if (model.empty())
     throw FlagError("'quire serve' needs a model: quire serve PATH, a Hugging Face folder or a .gguf file.");
+  for (const std::string& name : a.server.options.served_model_names) {
+    if (name.empty()) throw FlagError("--served-model-name: a name may not be empty.");
+  }
 }
 
 /// The names that requests may use for the model itself; adapters may not take them.

@@ -29,6 +29,7 @@ def test_help(command):
     (("serve", MODELS / "llama", "--port", "99999"), "--port"),
     (("serve", MODELS / "llama", "--dtype", "int3"), "--dtype"),
     (("serve", MODELS / "llama", "-dp", "2"), "parallel"),
+    (("serve", MODELS / "llama", "--served-model-name", ""), "--served-model-name"),
     (("bench", "serve", "--num-prompts", "0"), "--num-prompts"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_a_wrong_command_line_is_one_sentence(command, word):
@@ -54,6 +55,11 @@ def test_chnk_12_and_chnk_13_contradictions_are_refused(flags, words):
 def test_a_model_that_is_none(model):
     answer = run_quire("serve", model, "--port", "0")
     assert answer.returncode in (1, 2) and answer.stderr.splitlines()[-1].startswith("quire: ")
+
+
+def test_a_tokenizer_that_is_none():
+    answer = run_quire("serve", MODELS / "llama", "--port", "0", "--tokenizer", "/no/such/tokenizer")
+    assert answer.returncode == 1 and "tokenizer's path '/no/such/tokenizer' does not exist" in answer.stderr.splitlines()[-1]
 
 
 def test_a_taken_port(server):
