@@ -3,19 +3,25 @@
 namespace quire::cli {
 namespace {
 
-volatile std::sig_atomic_t pressed = 0;
+volatile std::sig_atomic_t received = 0;
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
-  pressed = 0;
+InterruptGuard::InterruptGuard(std::initializer_list<int> signals) {
+  received = 0;
   struct sigaction action = {};
-  action.sa_handler = [](int) { pressed = 1; };
-  sigaction(SIGINT, &action, &previous_);
+  action.sa_handler = [](int number) { received = number; };
+  for (const int number : signals) {
+    struct sigaction previous = {};
+    sigaction(number, &action, &previous);
+    previous_.emplace_back(number, previous);
+  }
 }
 
-InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
+InterruptGuard::~InterruptGuard() {
+  for (const auto& [number, previous] : previous_) sigaction(number, &previous, nullptr);
+}
 
-bool InterruptGuard::interrupted() { return pressed != 0; }
+int InterruptGuard::signal() { return received; }
 
 }  // namespace quire::cli

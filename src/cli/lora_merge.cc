@@ -23,8 +23,8 @@ struct Arguments {
   int threads = 0;
 };
 
-/// What a shell makes of a program that SIGINT ended.
-constexpr int kInterruptedExitCode = 128 + SIGINT;
+/// What a shell makes of a program that a signal ended, counted from here.
+constexpr int kSignalExitCode = 128;
 constexpr int64_t kMegabyte = 1'000'000;
 
 int run(const Arguments& arguments) {
@@ -33,7 +33,7 @@ int run(const Arguments& arguments) {
   }
   const auto files = open_adapter(arguments.lora, "quire lora merge");
   const Checkpoint model = open_base_model(arguments.model, arguments.model_plugins);
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt({SIGINT, SIGTERM, SIGHUP});
   ThreadPoolOptions pool_options;
   pool_options.threads = arguments.threads;
   ThreadPool pool(pool_options);
@@ -50,7 +50,7 @@ int run(const Arguments& arguments) {
   bar.reset();
   if (!summary.ok() && summary.error().kind == ErrorKind::kCancelled) {
     std::cerr << "quire: " << summary.error().message << "." << std::endl;
-    return kInterruptedExitCode;
+    return kSignalExitCode + InterruptGuard::signal();
   }
   if (!summary.ok()) throw StartupError(summary.error().message);
   std::cout << fmt::format("{}: {} of {} tensors changed, {:.1f} MB in {} file{}{}\n", arguments.output,

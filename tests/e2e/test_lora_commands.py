@@ -158,7 +158,8 @@ def wide_model(folder):
     return model, adapter
 
 
-def test_ctrl_c_leaves_nothing_of_a_merge(tmp_path):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda ending: ending.name)
+def test_a_signal_leaves_nothing_of_a_merge(tmp_path, ending):
     model, adapter = wide_model(tmp_path)
     output = tmp_path / "out" / "merged"
     command = [binary(), "lora", "merge", "--model", model, "--lora", adapter, "--output", output]
@@ -168,9 +169,9 @@ def test_ctrl_c_leaves_nothing_of_a_merge(tmp_path):
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.01)
     assert not output.exists()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130 and "interrupted" in stderr.splitlines()[-1], (process.returncode, stderr)
+    assert process.returncode == 128 + ending and "interrupted" in stderr.splitlines()[-1], (process.returncode, stderr)
     assert list((tmp_path / "out").iterdir()) == []
 
 
