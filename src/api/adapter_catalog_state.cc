@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "checkpoint/printable.h"
+
 namespace quire {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 
 Status judge_name(const std::string& name) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (name.empty() || name.size() > kMaxNameBytes || std::ranges::any_of(name, is_control)) {
+  if (name.empty() || name.size() > kMaxNameBytes || has_control_characters(name)) {
     return invalid_argument(
         fmt::format("An adapter's name must have 1 to {} bytes and no control characters.", kMaxNameBytes),
         "lora_name");
@@ -41,7 +42,9 @@ Error too_many_loads() { return {ErrorKind::kUnavailable, "Too many LoRA adapter
 Status AdapterCatalog::State::judge_new(const AdapterSpec& spec, bool in_place) const {
   if (closed) return loader_is_closing();
   QUIRE_RETURN_IF_ERROR(judge_name(spec.name));
-  if (spec.path.empty()) return invalid_argument("An adapter needs the path of its folder.", "lora_path");
+  if (spec.path.empty() || has_control_characters(spec.path)) {
+    return invalid_argument("An adapter needs the path of its folder, without control characters.", "lora_path");
+  }
   if (reserved.contains(spec.name)) {
     return invalid_argument(
         fmt::format("'{}' is the name of the served model: give the adapter another one.", spec.name), "lora_name");

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/printable.h"
+
 namespace quire {
 namespace {
 
@@ -15,8 +17,8 @@ constexpr size_t kMaxListed = 10'000;
 constexpr size_t kMaxNameBytes = 255;
 
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos && name.find("..") == std::string::npos;
+  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' && !has_control_characters(name) &&
+         name.find_first_of("/\\") == std::string::npos && name.find("..") == std::string::npos;
 }
 
 /// Whether `path`, links resolved, lies in `root`, which has none.

@@ -98,7 +98,9 @@ TEST(AdapterCatalog, RefusesNames) {
     ASSERT_FALSE(refused.ok()) << name;
     EXPECT_EQ(refused.error().param, "lora_name");
   }
-  EXPECT_EQ(service.load("a", "").error().param, "lora_path");
+  for (const std::string& path : {std::string(), std::string("v1\0", 3), std::string("v1\nINFO all is well")}) {
+    EXPECT_EQ(service.load("a", path).error().param, "lora_path");
+  }
   EXPECT_FALSE(service.llm->adapters()->unload("nobody", std::nullopt).ok());
   const uint64_t id = service.load("a", "v1").value()->id;
   EXPECT_FALSE(service.llm->adapters()->unload("a", id + 1).ok());

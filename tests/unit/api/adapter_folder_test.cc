@@ -53,11 +53,12 @@ TEST_F(AdapterFolderTest, NamesThatLeadElsewhereAreNotFound) {
   const AdapterFolder folder(base_ / "root");
   add(base_ / "root" / ".hidden");
   add(base_ / "root" / "a" / "b");
+  add(base_ / "root" / "line\nbreak");
   for (const std::string& name :
        {std::string(".."), std::string("../outside/secret"), std::string("a/b"), std::string("one/"),
         std::string("/one"), std::string("one\\x"), std::string(".hidden"), std::string("."), std::string(),
-        std::string("one\0", 4), (base_ / "outside" / "secret").string(), std::string(5000, 'x'),
-        std::string("x..y")}) {
+        std::string("one\0", 4), (base_ / "outside" / "secret").string(), std::string(5000, 'x'), std::string("x..y"),
+        std::string("line\nbreak")}) {
     EXPECT_FALSE(folder.find(name)) << name;
   }
 }
