@@ -105,10 +105,10 @@ class StableLmDecoderLayer {
     const Workspace::Scope scope(*context.workspace);
     Tensor normed = context.workspace->tensor(hidden.rows(), hidden.cols());
     Tensor out = context.workspace->tensor(hidden.rows(), hidden.cols());
-    input_layernorm_.forward(context, hidden, normed);
+    input_layernorm_.forward(batch, hidden, normed);
     self_attn_.forward(batch, normed, out);
     ops::add(context, out, hidden);
-    if (post_attention_layernorm_) post_attention_layernorm_->forward(context, hidden, normed);
+    if (post_attention_layernorm_) post_attention_layernorm_->forward(batch, hidden, normed);
     mlp_.forward(batch, normed, out);
     ops::add(context, out, hidden);
   }
@@ -184,7 +184,8 @@ class StableLmForCausalLM : public Model {
     }
     Tensor kept = context.workspace->tensor(static_cast<int64_t>(batch.output_rows.size()), hidden_size_);
     ops::select_rows(context, hidden, batch.output_rows, kept);
-    norm_->forward(context, kept, kept);
+    batch.narrow_to_output_rows();
+    norm_->forward(batch, kept, kept);
     return kept;
   }
 
@@ -218,6 +219,4 @@ Result<std::unique_ptr<Model>> make_stablelm(LayerContext& context, const ModelC
 
 }  // namespace
 
-QUIRE_PLUGIN() {
-  ModelRegistry::instance().register_model("StableLmForCausalLM", make_stablelm, declare_config());
-}
+QUIRE_PLUGIN() { ModelRegistry::instance().register_model("StableLmForCausalLM", make_stablelm, declare_config()); }

@@ -17,21 +17,25 @@
 
 namespace quire {
 
-/// What an adapter needs to know of a layer with a weight [output, input]. A layer lives as long as its model.
+/// What an adapter needs to know of a layer with a weight [output, input], of a norm [output]. A layer lives as long as
+/// its model.
 struct AdaptableLayer {
   enum class Kind : uint8_t {
     kLinear,     ///< rows of activations times the weight
     kEmbedding,  ///< rows of the weight, by token id
+    kNorm,       ///< normalises rows by a vector
   };
   Kind kind = Kind::kLinear;
-  std::string prefix;               ///< "model.layers.0.self_attn.qkv_proj"
-  std::vector<OutputPiece> pieces;  ///< of an embedding the vocabulary
-  int64_t in_features = 0;          ///< of the checkpoint; of an embedding the hidden size
-  Range input;                      ///< of which this rank holds these
-  const LinearWeight* weight = nullptr;
-  const Tensor* bias = nullptr;  ///< this rank's, [1, local features]; nullptr or undefined where there is none
-  bool add_bias_here = true;     ///< false on ranks whose sum another rank's bias is added to
-  LoraHook** hook = nullptr;     ///< what the layer calls; nullptr until set
+  std::string prefix;                    ///< "model.layers.0.self_attn.qkv_proj"
+  std::vector<OutputPiece> pieces;       ///< of an embedding the vocabulary
+  int64_t in_features = 0;               ///< of the checkpoint; of an embedding the hidden size, of a norm 1
+  Range input;                           ///< of which this rank holds these
+  const LinearWeight* weight = nullptr;  ///< nullptr of a norm
+  const Tensor* norm_weight = nullptr;   ///< [1, output]; of a norm only
+  const Tensor* bias = nullptr;          ///< this rank's, [1, local features]; nullptr or undefined where there is none
+  bool add_bias_here = true;             ///< false on ranks whose sum another rank's bias is added to
+  LoraHook** hook = nullptr;             ///< what the layer calls; nullptr until set, and of a norm
+  NormLoraHook** norm_hook = nullptr;    ///< the same of a norm
 };
 
 class AdaptableLayers {

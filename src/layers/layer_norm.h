@@ -4,24 +4,19 @@
 #include <string>
 
 #include "base/api.h"
-#include "layers/forward_batch.h"
-#include "layers/layer_context.h"
+#include "layers/adaptable_norm.h"
 
 namespace quire {
 
-class QUIRE_API LayerNorm {
+class QUIRE_API LayerNorm : public AdaptableNorm {
  public:
   /// Registers `prefix`.weight and, with `bias`, `prefix`.bias of `size` values.
   LayerNorm(LayerContext& context, const std::string& prefix, int64_t size, double epsilon, bool bias);
-  LayerNorm(const LayerNorm&) = delete;
-  LayerNorm& operator=(const LayerNorm&) = delete;
 
-  /// out = norm(x); out may be x.
-  void forward(OpContext& context, const Tensor& x, Tensor& out) const;
+  /// out = norm(x); out may be x, whose rows are the batch's current rows.
+  void forward(const ForwardBatch& batch, const Tensor& x, Tensor& out) const;
 
  private:
-  Tensor weight_;
-  Tensor bias_;  ///< undefined where there is none
   float epsilon_;
 };
 

@@ -32,4 +32,17 @@ class QUIRE_API LoraHook {
                       Tensor& out) = 0;
 };
 
+/// The vectors that an adapter has in place of a norm's own, [1, size] float32; nullptr for those that it leaves.
+struct NormVectors {
+  const Tensor* weight = nullptr;
+  const Tensor* bias = nullptr;
+};
+
+/// The same for a norm: which of the adapters in the batch normalise with vectors of their own.
+class QUIRE_API NormLoraHook {
+ public:
+  virtual ~NormLoraHook() = default;
+  virtual NormVectors vectors_of(const LoraAdapter& adapter) const = 0;
+};
+
 }  // namespace quire

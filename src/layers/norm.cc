@@ -1,34 +1,32 @@
 #include "layers/norm.h"
 
-#include "layers/weight_loading.h"
-#include "ops/copy.h"
 #include "ops/norm.h"
 
 namespace quire {
 
 RMSNorm::RMSNorm(LayerContext& context, const std::string& prefix, int64_t size, double epsilon)
-    : weight_(Tensor::empty(1, size, DType::kFloat32, context.op_context.device)),
-      epsilon_(static_cast<float>(epsilon)) {
-  context.parameters.add(prefix + ".weight", {size}, {},
-                         [this, &op_context = context.op_context, storage = context.storage](
-                             const WeightSource& source, const WeightInfo& weight, std::string_view) -> Status {
-                           QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values,
-                                                  load_vector(source, weight, storage));
-                           ops::copy_from_host(op_context, values, weight_);
-                           return {};
-                         });
+    : AdaptableNorm(context, prefix, size, false), epsilon_(static_cast<float>(epsilon)) {}
+
+void RMSNorm::forward(const ForwardBatch& batch, const Tensor& x, Tensor& out) const {
+  for_each_run(batch, x.rows(), [&](int64_t first, int64_t count, const Tensor& weight, const Tensor&) {
+    Tensor run = out.slice_rows(first, count);
+    ops::rms_norm(*batch.context, x.slice_rows(first, count), weight, epsilon_, run);
+  });
 }
 
-void RMSNorm::forward(OpContext& context, const Tensor& x, Tensor& out) const {
-  ops::rms_norm(context, x, weight_, epsilon_, out);
+void RMSNorm::forward(const ForwardBatch& batch, const Tensor& x, Tensor& residual, Tensor& out) const {
+  for_each_run(batch, x.rows(), [&](int64_t first, int64_t count, const Tensor& weight, const Tensor&) {
+    Tensor residual_run = residual.slice_rows(first, count);
+    Tensor run = out.slice_rows(first, count);
+    ops::add_rms_norm(*batch.context, x.slice_rows(first, count), residual_run, weight, epsilon_, run);
+  });
 }
 
-void RMSNorm::forward(OpContext& context, const Tensor& x, Tensor& residual, Tensor& out) const {
-  ops::add_rms_norm(context, x, residual, weight_, epsilon_, out);
-}
-
-void RMSNorm::forward_heads(OpContext& context, Tensor& x, int64_t heads) const {
-  ops::rms_norm_heads(context, x, heads, weight_.cols(), weight_, epsilon_);
+void RMSNorm::forward_heads(const ForwardBatch& batch, Tensor& x, int64_t heads) const {
+  for_each_run(batch, x.rows(), [&](int64_t first, int64_t count, const Tensor& weight, const Tensor&) {
+    Tensor run = x.slice_rows(first, count);
+    ops::rms_norm_heads(*batch.context, run, heads, size(), weight, epsilon_);
+  });
 }
 
 }  // namespace quire

@@ -4,27 +4,25 @@
 #include <string>
 
 #include "base/api.h"
-#include "layers/forward_batch.h"
-#include "layers/layer_context.h"
+#include "layers/adaptable_norm.h"
 
 namespace quire {
 
-class QUIRE_API RMSNorm {
+class QUIRE_API RMSNorm : public AdaptableNorm {
  public:
   /// Registers `prefix`.weight of `size` values.
   RMSNorm(LayerContext& context, const std::string& prefix, int64_t size, double epsilon);
-  RMSNorm(const RMSNorm&) = delete;
-  RMSNorm& operator=(const RMSNorm&) = delete;
+
+  // Rows of x are the batch's current rows.
 
   /// out = norm(x); out may be x.
-  void forward(OpContext& context, const Tensor& x, Tensor& out) const;
-  /// residual += x; out = norm(residual).
-  void forward(OpContext& context, const Tensor& x, Tensor& residual, Tensor& out) const;
+  void forward(const ForwardBatch& batch, const Tensor& x, Tensor& out) const;
+  /// residual += x; out = norm(residual); out may be x.
+  void forward(const ForwardBatch& batch, const Tensor& x, Tensor& residual, Tensor& out) const;
   /// Each of `heads` heads of x by itself, in place; `size` is the head's.
-  void forward_heads(OpContext& context, Tensor& x, int64_t heads) const;
+  void forward_heads(const ForwardBatch& batch, Tensor& x, int64_t heads) const;
 
  private:
-  Tensor weight_;
   float epsilon_;
 };
 

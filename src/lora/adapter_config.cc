@@ -104,6 +104,10 @@ Result<std::optional<int64_t>> layer_of(const std::string& path, const std::vect
 
 }  // namespace
 
+Error AdapterConfig::broken_promise(const std::string& what) const {
+  return invalid_argument(where + ": " + what + ", but the adapter's weights have no tensor for it");
+}
+
 Result<ModuleScale> AdapterConfig::scale_of(const std::string& path, MatchBudget& budget) const {
   ModuleScale result{rank_, 0, "r"};
   double alpha = alpha_;
@@ -123,7 +127,7 @@ Result<std::optional<std::string>> AdapterConfig::why_not_targeted(const std::st
   const auto because = [](const char* reason) { return std::optional<std::string>(reason); };
   QUIRE_ASSIGN_OR_RETURN(const bool excluded, selects(exclude_modules_, path, budget, where));
   if (excluded) return because("is excluded by exclude_modules");
-  QUIRE_ASSIGN_OR_RETURN(const bool saved, is_saved_module(path, budget));
+  QUIRE_ASSIGN_OR_RETURN(const bool saved, is_left_to_saving(path, budget));
   if (saved) return because("is in modules_to_save");
   if (!target_modules_) return std::optional<std::string>();
   QUIRE_ASSIGN_OR_RETURN(const bool targeted, selects(*target_modules_, path, budget, where));
@@ -137,15 +141,25 @@ Result<std::optional<std::string>> AdapterConfig::why_not_targeted(const std::st
   return because("is outside layers_to_transform");
 }
 
-Result<bool> AdapterConfig::is_saved_module(const std::string& path, MatchBudget& budget,
-                                            std::vector<bool>* used) const {
+bool AdapterConfig::is_saved_module(std::string_view path, std::vector<bool>& used) const {
   bool any = false;
-  for (size_t i = 0; i < saved_patterns_.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(const bool matched, matches(saved_patterns_[i], path, budget, where));
-    if (matched && used != nullptr) (*used)[i] = true;
-    any = any || matched;
+  for (size_t end = path.size(); end > 0 && end != std::string_view::npos; end = path.rfind('.', end - 1)) {
+    const std::string_view module = path.substr(0, end);
+    for (size_t i = 0; i < modules_to_save.size(); ++i) {
+      if (modules_to_save[i].empty() || !module.ends_with(modules_to_save[i])) continue;
+      used[i] = true;
+      any = true;
+    }
   }
   return any;
+}
+
+Result<bool> AdapterConfig::is_left_to_saving(const std::string& path, MatchBudget& budget) const {
+  for (const AdapterPattern& pattern : saved_patterns_) {
+    QUIRE_ASSIGN_OR_RETURN(const bool matched, matches(pattern, path, budget, where));
+    if (matched) return true;
+  }
+  return false;
 }
 
 const std::vector<int64_t>* AdapterConfig::token_indices(const std::string& path) const {

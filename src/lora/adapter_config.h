@@ -43,6 +43,9 @@ class AdapterConfig {
   enum class Bias : uint8_t { kNone, kAll, kLoraOnly };
   using TokenIndices = std::map<std::string, std::vector<int64_t>>;
 
+  /// The Error of a config that promises something that the file has no tensor for.
+  Error broken_promise(const std::string& what) const;
+
   /// Judges the text of adapter_config.json; `where` (its path) begins every message.
   static Result<AdapterConfig> parse(std::string_view text, const std::string& where);
 
@@ -54,8 +57,9 @@ class AdapterConfig {
   /// It is not in target_modules, or excluded, or in modules_to_save, or outside layers_to_transform.
   Result<std::optional<std::string>> why_not_targeted(const std::string& path, MatchBudget& budget) const;
 
-  /// Whether the module, or one that it lies in, is in modules_to_save. `used` gets the entries that match.
-  Result<bool> is_saved_module(const std::string& path, MatchBudget& budget, std::vector<bool>* used = nullptr) const;
+  /// Whether the module, or one that it lies in, is in modules_to_save: an entry is any end of a path, so that "norm"
+  /// has "input_layernorm" saved too. `used` gets the entries that match.
+  bool is_saved_module(std::string_view path, std::vector<bool>& used) const;
 
   /// The ids of trainable_token_indices for the module at `path`, or nullptr. A list is for the embedding, not the
   /// head.
@@ -72,6 +76,10 @@ class AdapterConfig {
 
  private:
   friend class AdapterConfigReader;
+
+  /// Whether PEFT leaves the module to modules_to_save when it looks for targets: by another rule than the one by which
+  /// it saves, since it matches whole components of the path there.
+  Result<bool> is_left_to_saving(const std::string& path, MatchBudget& budget) const;
 
   int64_t rank_ = 8;
   double alpha_ = 8;

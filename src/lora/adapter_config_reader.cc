@@ -1,4 +1,4 @@
-// Reads adapter_config.json field by field. The table below says what becomes of each field.
+// Reads adapter_config.json field by field: those that say which modules change and how.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "checkpoint/json_fields.h"
 #include "checkpoint/printable.h"
 #include "lora/adapter_config.h"
+#include "lora/adapter_config_fields.h"
 
 namespace quire {
 namespace {
@@ -17,39 +18,6 @@ using nlohmann::json;
 
 constexpr int64_t kMaxRank = 1 << 20;
 constexpr size_t kMaxEntries = 100'000;
-
-/// Fields that say how the adapter was trained or for whom, whatever their value: the weights hold their effect.
-/// velora_config compresses activations in the backward pass only.
-constexpr std::string_view kHarmless[] = {
-    "auto_mapping",   "base_model_name_or_path", "corda_config",   "eva_config",
-    "fan_in_fan_out", "inference_mode",          "loftq_config",   "lora_dropout",
-    "lora_ga_config", "megatron_core",           "merge_weights",  "peft_version",
-    "revision",       "qalora_group_size",       "runtime_config", "task_type",
-    "velora_config",
-};
-
-/// Fields that change what an adapter computes in a way that is not built, and why, unless null, false or empty.
-struct Refused {
-  std::string_view key, why;
-};
-constexpr Refused kRefused[] = {
-    {"alora_invocation_tokens", "activated LoRA changes weights in the middle of a prompt"},
-    {"arrow_config", "Arrow routes between adapters"},
-    {"kasa_config", "KaSA changes the base weights and adds a diagonal"},
-    {"layer_replication", "the adapter is for a model with repeated layers"},
-    {"megatron_config", "the adapter is for Megatron's layers"},
-    {"monteclora_config", "MonteCLoRA keeps a sampler beside the weights"},
-    {"target_parameters", "the adapter changes parameters that are no linear or embedding"},
-    {"use_bdlora", "BD-LoRA's factors are block-diagonal"},
-    {"use_qalora", "QA-LoRA pools the input and needs a GPTQ base"},
-};
-
-/// null, false, 0, "", [] and {}: a field that is off.
-bool is_off(const json& value) {
-  if (value.is_boolean()) return !value.get<bool>();
-  if (value.is_number()) return value.get<double>() == 0;
-  return value.is_null() || value.empty() || (value.is_string() && value.get<std::string>().empty());
-}
 
 /// Whether a pattern has no special character but '.'.
 bool is_plain(std::string_view text) {
@@ -67,7 +35,7 @@ class AdapterConfigReader {
 
   Result<AdapterConfig> read() {
     check_type();
-    check_initialization();
+    judge_initialization(fields_, where_);
     config_.base_model_name =
         object_.contains("base_model_name_or_path") && object_["base_model_name_or_path"].is_string()
             ? object_["base_model_name_or_path"].get<std::string>()
@@ -85,7 +53,7 @@ class AdapterConfigReader {
     config_.alpha_pattern_ = pattern_values("alpha_pattern", false);
     read_saved_modules();
     read_trainable_tokens();
-    check_others();
+    judge_other_fields(object_, fields_, where_);
     if (config_.use_dora && config_.lora_bias) {
       fields_.fail(invalid_argument(where_ + ": use_dora and lora_bias cannot both be true", "lora_bias"));
     }
@@ -103,28 +71,6 @@ class AdapterConfigReader {
     }
     fields_.fail(unsupported(
         where_ + ": peft_type " + quote_name(type, 40) + " is not supported; adapters must be LORA", "peft_type"));
-  }
-
-  /// Some initializations subtract what the pair starts with from the base weights, so that the pair alone, over the
-  /// original base, gives other results. The others only choose where training begins.
-  void check_initialization() {
-    const json* value = fields_.find("init_lora_weights");
-    if (value == nullptr || value->is_boolean()) return;
-    if (!value->is_string()) return fields_.fail_value("init_lora_weights", "true, false or a name");
-    std::string name = value->get<std::string>();
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    constexpr std::string_view kKnown[] = {"gaussian", "eva", "orthogonal", "mica"};
-    if (std::ranges::find(kKnown, name) != std::end(kKnown)) return;
-    constexpr std::string_view kBaseChanging[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
-    const bool changes_base =
-        std::ranges::any_of(kBaseChanging, [&](std::string_view begin) { return name.starts_with(begin); });
-    fields_.fail(unsupported(
-        where_ + ": init_lora_weights " + quote_name(name, 40) +
-            (changes_base ? " changed the base weights before training; save the adapter with PEFT's "
-                            "save_pretrained(..., path_initial_model_for_weight_conversion=...) so that it fits the "
-                            "original base"
-                          : " is not known"),
-        "init_lora_weights"));
   }
 
   void read_bias() {
@@ -288,23 +234,6 @@ class AdapterConfigReader {
           invalid_argument(where_ + ": trainable_token_indices has a token id twice", "trainable_token_indices"));
     }
     if (!ids.empty()) config_.trainable_tokens.emplace(name, std::move(ids));
-  }
-
-  /// Refuses by name the fields that change results and the unknown ones that are on.
-  void check_others() {
-    for (const std::string_view key : kHarmless) fields_.mark_read(key);
-    for (const auto& [key, why] : kRefused) {
-      const json* value = fields_.find(key);
-      if (value == nullptr || is_off(*value)) continue;
-      fields_.fail(
-          unsupported(where_ + ": " + std::string(key) + " is not supported: " + std::string(why), std::string(key)));
-    }
-    for (const std::string& key : fields_.unread_keys()) {
-      if (is_off(object_[key])) continue;
-      fields_.fail(unsupported(where_ + " has the field " + quote_name(key, 60) +
-                                   ", which is not known and may change results; remove it if it does not",
-                               key));
-    }
   }
 
   std::string_view text_;

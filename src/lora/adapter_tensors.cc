@@ -49,6 +49,10 @@ std::string shape_text(const WeightInfo& tensor) {
   return text + "]";
 }
 
+Error bad_tensor(const WeightSource& source, const WeightInfo& tensor, const std::string& what) {
+  return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " " + what);
+}
+
 std::string list_some(const std::vector<std::string>& names) {
   std::string text = names[0];
   for (size_t i = 1; i < std::min<size_t>(names.size(), 3); ++i) text += ", " + names[i];
@@ -56,7 +60,7 @@ std::string list_some(const std::vector<std::string>& names) {
   return text;
 }
 
-Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*close)(float, float)) {
+Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b) {
   if (a.info.shape != b.info.shape) return false;
   std::vector<float> scratch_a, scratch_b;
   std::vector<float> row_a(static_cast<size_t>(a.info.cols())), row_b(row_a.size());
@@ -65,7 +69,7 @@ Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*
     QUIRE_ASSIGN_OR_RETURN(const MatrixView view_b, b.source.read_rows(b.info, row, 1, scratch_b));
     row_to_float(view_a, 0, row_a.data());
     row_to_float(view_b, 0, row_b.data());
-    if (close == nullptr ? row_a != row_b : !std::ranges::equal(row_a, row_b, close)) return false;
+    if (row_a != row_b) return false;
   }
   return true;
 }
@@ -105,27 +109,25 @@ Status check_range(const WeightSource& source, const WeightInfo& tensor, DType s
     bool fits = true;
     for (const float value : row) fits &= (std::bit_cast<uint32_t>(value) & 0x7fffffff) < too_large;
     if (fits) continue;
-    return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " has values that " +
-                            std::string(dtype_name(storage)) +
-                            " cannot hold; choose another storage type with --lora-dtype");
+    return bad_tensor(source, tensor,
+                      "has values that " + std::string(dtype_name(storage)) +
+                          " cannot hold; choose another storage type with --lora-dtype");
   }
   return {};
 }
 
 Status check_tensor(const WeightSource& source, const WeightInfo& tensor) {
-  const auto bad = [&](const std::string& what) {
-    return invalid_argument(source.description() + ": tensor " + quote_name(tensor.name) + " " + what);
-  };
   if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
-    return bad("is empty, with shape " + shape_text(tensor) +
-               "; it may be one rank's part of a sharded training run that was not gathered before saving");
+    return bad_tensor(source, tensor,
+                      "is empty, with shape " + shape_text(tensor) +
+                          "; it may be one rank's part of a sharded training run that was not gathered before saving");
   }
   std::vector<float> scratch;
   const int64_t step = rows_at_once(tensor);
   for (int64_t row = 0; row < tensor.rows(); row += step) {
     QUIRE_ASSIGN_OR_RETURN(const MatrixView view,
                            source.read_rows(tensor, row, std::min(step, tensor.rows() - row), scratch));
-    if (!all_finite(view)) return bad("holds infinities or values that are not numbers");
+    if (!all_finite(view)) return bad_tensor(source, tensor, "holds infinities or values that are not numbers");
   }
   return {};
 }

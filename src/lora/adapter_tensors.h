@@ -12,6 +12,9 @@ namespace quire {
 /// "[8, 64]".
 std::string shape_text(const WeightInfo& tensor);
 
+/// "SOURCE: tensor 'NAME' `what`".
+Error bad_tensor(const WeightSource& source, const WeightInfo& tensor, const std::string& what);
+
 /// "a, b, c and 12 more" of some names; at least one.
 std::string list_some(const std::vector<std::string>& names);
 
@@ -20,8 +23,8 @@ struct SourcedTensor {
   const WeightSource& source;
   const WeightInfo& info;
 };
-/// Whether two tensors have the same shape, and values that are all equal or, with `close`, all close.
-Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b, bool (*close)(float, float) = nullptr);
+/// Whether two tensors have the same shape, and values that are all equal.
+Result<bool> same_values(const SourcedTensor& a, const SourcedTensor& b);
 
 /// Whether one matrix is the other transposed.
 Result<bool> is_transpose(const SourcedTensor& a, const SourcedTensor& b);

@@ -100,7 +100,7 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
   QUIRE_RETURN_IF_ERROR(built);
   QUIRE_RETURN_IF_ERROR(builder.finish());
   for (std::unique_ptr<LoraLayer>& layer : adapter->layers_) {
-    if (layer != nullptr && layer->slices.empty() && !layer->tokens) layer.reset();
+    if (layer != nullptr && !layer->changes_something()) layer.reset();
   }
   adapter->summarize(modules);
   return std::shared_ptr<const LoraAdapter>(std::move(adapter));

@@ -31,6 +31,11 @@ struct LoraTokens {
   ops::PackedMatrix rows;  ///< [n, hidden]
 };
 
+/// What replaces a norm's vectors: [1, size] float32, undefined where the adapter leaves the base's.
+struct LoraNorm {
+  Tensor weight, bias;
+};
+
 /// An adapter's part in one layer.
 struct LoraLayer {
   /// The A of all slices, one under the other: [ranks, in]. Of an embedding its transpose [vocabulary, rank], whose
@@ -38,6 +43,9 @@ struct LoraLayer {
   std::optional<ops::PackedMatrix> a;
   std::vector<LoraSlice> slices;  ///< of distinct columns
   std::optional<LoraTokens> tokens;
+  std::optional<LoraNorm> norm;
+
+  bool changes_something() const { return !slices.empty() || tokens || norm; }
 };
 
 }  // namespace quire

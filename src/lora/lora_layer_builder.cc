@@ -8,9 +8,9 @@
 
 #include "layers/weight_loading.h"
 #include "lora/adapter_tensors.h"
+#include "lora/base_copy.h"
 #include "lora/lora_norms.h"
 #include "ops/copy.h"
-#include "tensor/convert.h"
 
 namespace quire {
 namespace {
@@ -61,15 +61,20 @@ Tensor LoraLayerBuilder::vector_of(std::span<const double> values) {
 
 Status LoraLayerBuilder::build(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
   for (const LoraFit& fit : fits) {
-    QUIRE_RETURN_IF_ERROR(check_copy(layer, fit));
+    QUIRE_RETURN_IF_ERROR(check_base_copy(context_, name_, tensors_, layer, fit));
     for (const WeightInfo* tensor : fit.module->tensors()) {
       if (tensor != fit.module->base_copy) QUIRE_RETURN_IF_ERROR(check_range(tensors_, *tensor, storage_));
     }
   }
-  if (layer.kind == AdaptableLayer::Kind::kEmbedding) {
-    QUIRE_RETURN_IF_ERROR(add_embedding(layer, *fits.front().module, result));
-  } else {
-    QUIRE_RETURN_IF_ERROR(add_linear(layer, fits, result));
+  switch (layer.kind) {
+    case AdaptableLayer::Kind::kNorm:
+      return add_norm(*fits.front().module, result);
+    case AdaptableLayer::Kind::kEmbedding:
+      QUIRE_RETURN_IF_ERROR(add_embedding(layer, *fits.front().module, result));
+      break;
+    case AdaptableLayer::Kind::kLinear:
+      QUIRE_RETURN_IF_ERROR(add_linear(layer, fits, result));
+      break;
   }
   for (const LoraFit& fit : fits) QUIRE_RETURN_IF_ERROR(add_tokens(layer, *fit.module, result));
   return {};
@@ -187,6 +192,19 @@ Status LoraLayerBuilder::finish_slice(const AdaptableLayer& layer, const Adapter
   return {};
 }
 
+/// Rounded to the storage type, as the base's vectors are.
+Status LoraLayerBuilder::add_norm(const AdapterModule& module, LoraLayer& result) {
+  if (module.weight == nullptr && module.bias == nullptr) return {};
+  LoraNorm norm;
+  for (const auto& [tensor, vector] : {std::pair(module.weight, &norm.weight), {module.bias, &norm.bias}}) {
+    if (tensor == nullptr) continue;
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<float> values, load_vector(tensors_, *tensor, storage_));
+    *vector = vector_of(std::vector<double>(values.begin(), values.end()));
+  }
+  result.norm = std::move(norm);
+  return {};
+}
+
 Status LoraLayerBuilder::add_embedding(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result) {
   if (module.a == nullptr && module.weight == nullptr) return {};
   const std::vector<RowRun> runs = runs_of(layer.pieces, "");
@@ -270,36 +288,6 @@ Status LoraLayerBuilder::add_tokens(const AdaptableLayer& layer, const AdapterMo
   ops::copy_from_host(context_, std::span<const int32_t>(ids), tokens.ids);
   result.tokens = std::move(tokens);
   return {};
-}
-
-Status LoraLayerBuilder::check_copy(const AdaptableLayer& layer, const LoraFit& fit) {
-  const AdapterModule& module = *fit.module;
-  if (module.base_copy == nullptr) return {};
-  // Some rows of all parts of the weight; a copy rounded to another type differs by less than a hundredth.
-  constexpr int64_t kRowsCompared = 256;
-  constexpr double kMostDifference = 0.01;
-  double difference = 0;
-  double size = 0;
-  std::vector<float> scratch;
-  std::vector<float> copy(static_cast<size_t>(layer.in_features));
-  for (const RowRun& run : runs_of(layer.pieces, fit.piece)) {
-    const int64_t step = std::max<int64_t>(run.count / kRowsCompared, 1);
-    for (int64_t i = 0; i < run.count; i += step) {
-      QUIRE_ASSIGN_OR_RETURN(const MatrixView view, tensors_.read_rows(*module.base_copy, run.source + i, 1, scratch));
-      row_to_float(view, 0, copy.data());
-      const std::vector<float> base = weight_rows(context_, *layer.weight, run.local + i, 1);
-      for (size_t k = 0; k < base.size(); ++k) {
-        const auto own = static_cast<double>(copy[k + static_cast<size_t>(layer.input.begin)]);
-        difference += std::pow(own - static_cast<double>(base[k]), 2);
-        size += std::pow(static_cast<double>(base[k]), 2);
-      }
-    }
-  }
-  if (difference <= kMostDifference * kMostDifference * size) return {};
-  return invalid_argument(fmt::format(
-      "{}: tensor {} is a copy of a base weight, but the model's own differs by {:.1f}%: the adapter was trained on "
-      "another base model; remove the tensor to use the model's weight",
-      name_, module.base_copy->name, 100 * std::sqrt(difference / std::max(size, 1e-30))));
 }
 
 }  // namespace quire

@@ -33,6 +33,7 @@ class LoraLayerBuilder {
 
  private:
   Status add_linear(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result);
+  Status add_norm(const AdapterModule& module, LoraLayer& result);
   Status add_embedding(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result);
   /// The transpose of an embedding's A for this rank's tokens.
   Status pack_lookup(const AdapterModule& module, const RowRun& tokens, LoraLayer& result);
@@ -44,8 +45,6 @@ class LoraLayerBuilder {
   /// Its gain and offset. `norms` are those of its outputs with DoRA, else empty.
   Status finish_slice(const AdaptableLayer& layer, const AdapterModule& module, std::span<const RowRun> runs,
                       std::span<const double> norms, LoraSlice& slice);
-  /// Refuses an adapter that carries a copy of a base weight other than this model's.
-  Status check_copy(const AdaptableLayer& layer, const LoraFit& fit);
 
   /// Packs rows of a tensor as output channels: run.local counts from `first_row` on. Columns `input` become the
   /// features.

@@ -123,4 +123,11 @@ void LoraLayerHook::add_embedding(OpContext& context, const LoraLayer& layer, co
   }
 }
 
+NormVectors LoraNormHook::vectors_of(const LoraAdapter& adapter) const {
+  const LoraLayer* const layer = adapter.layer(layer_);
+  if (layer == nullptr) return {};
+  const auto vector = [](const Tensor& tensor) { return tensor.defined() ? &tensor : nullptr; };
+  return {vector(layer->norm->weight), vector(layer->norm->bias)};
+}
+
 }  // namespace quire

@@ -45,4 +45,14 @@ class LoraLayerHook final : public LoraHook {
   LoraScratch& scratch_;
 };
 
+/// Finds the vectors that an adapter has in place of a norm's.
+class LoraNormHook final : public NormLoraHook {
+ public:
+  explicit LoraNormHook(size_t layer) : layer_(layer) {}
+  NormVectors vectors_of(const LoraAdapter& adapter) const override;
+
+ private:
+  size_t layer_;
+};
+
 }  // namespace quire

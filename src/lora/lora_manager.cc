@@ -7,6 +7,11 @@ namespace quire {
 LoraManager::LoraManager(const LoraTarget& target) : target_(target) {
   const std::span<const AdaptableLayer> layers = target.layers.layers();
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].kind == AdaptableLayer::Kind::kNorm) {
+      norm_hooks_.push_back(std::make_unique<LoraNormHook>(i));
+      *layers[i].norm_hook = norm_hooks_.back().get();
+      continue;
+    }
     hooks_.push_back(std::make_unique<LoraLayerHook>(layers[i].kind, i, scratch_));
     *layers[i].hook = hooks_.back().get();
   }

@@ -33,6 +33,7 @@ class LoraManager {
   LoraTarget target_;
   LoraScratch scratch_;
   std::vector<std::unique_ptr<LoraLayerHook>> hooks_;
+  std::vector<std::unique_ptr<LoraNormHook>> norm_hooks_;
   mutable std::mutex mutex_;  ///< held for a look at the map, never while packing
   std::unordered_map<uint64_t, std::shared_ptr<const LoraAdapter>> adapters_;
 };

@@ -51,8 +51,8 @@ void LlamaAttention::attend(ForwardBatch& batch, const Tensor& x, Tensor& attend
   Tensor q = qkv.slice_cols(0, query_heads_ * head_dim_);
   Tensor k = qkv.slice_cols(query_heads_ * head_dim_, kv_heads_ * head_dim_);
   const Tensor v = qkv.slice_cols((query_heads_ + kv_heads_) * head_dim_, kv_heads_ * head_dim_);
-  if (q_norm_) q_norm_->forward_heads(*batch.context, q, query_heads_);
-  if (k_norm_) k_norm_->forward_heads(*batch.context, k, kv_heads_);
+  if (q_norm_) q_norm_->forward_heads(batch, q, query_heads_);
+  if (k_norm_) k_norm_->forward_heads(batch, k, kv_heads_);
   rotary_.forward(batch, query_heads_, q);
   rotary_.forward(batch, kv_heads_, k);
   attention_.forward(batch, q, k, v, attended);
@@ -77,9 +77,9 @@ void LlamaDecoderLayer::attend(ForwardBatch& batch, bool first, const Tensor& hi
   const Workspace::Scope scope(*context.workspace);
   Tensor normed = context.workspace->tensor(residual.rows(), residual.cols());
   if (first) {
-    input_layernorm_.forward(context, residual, normed);
+    input_layernorm_.forward(batch, residual, normed);
   } else {
-    input_layernorm_.forward(context, hidden, residual, normed);
+    input_layernorm_.forward(batch, hidden, residual, normed);
   }
   self_attn_.attend(batch, normed, attended);
 }
@@ -89,7 +89,7 @@ void LlamaDecoderLayer::finish(ForwardBatch& batch, const Tensor& attended, Tens
   const Workspace::Scope scope(*context.workspace);
   self_attn_.project(batch, attended, hidden);
   Tensor normed = context.workspace->tensor(hidden.rows(), hidden.cols());
-  post_attention_layernorm_.forward(context, hidden, residual, normed);
+  post_attention_layernorm_.forward(batch, hidden, residual, normed);
   mlp_.forward(batch, normed, hidden);
 }
 
@@ -181,7 +181,7 @@ Tensor LlamaForCausalLM::forward(ForwardBatch& batch) {
     return {};
   }
   forward_last_layer(batch, first_stage_ && whole == 0, hidden, residual);
-  norm_->forward(*batch.context, hidden, residual, hidden);
+  norm_->forward(batch, hidden, residual, hidden);
   return hidden;
 }
 

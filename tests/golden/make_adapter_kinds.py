@@ -62,6 +62,10 @@ ADAPTERS = {
     f"{TIED}/tied-together-trained": dict(
         r=2, target_modules=["q_proj"], modules_to_save=["lm_head"], ensure_weight_tying=True
     ),
+    f"{UNTIED}/trained-norms": dict(
+        r=2, target_modules=["v_proj"], modules_to_save=["norm", "input_layernorm", "post_attention_layernorm"]
+    ),
+    "qwen3/trained-norms": dict(r=2, target_modules=["o_proj"], modules_to_save=["q_norm", "k_norm", "norm"]),
 }
 
 

@@ -35,7 +35,8 @@ class Faulty : public Model {
     if (fault_ == "AllRows") return hidden;
     Tensor kept = batch.context->workspace->tensor(static_cast<int64_t>(batch.output_rows.size()), hidden_);
     ops::select_rows(*batch.context, hidden, batch.output_rows, kept);
-    norm_.forward(*batch.context, kept, kept);
+    batch.narrow_to_output_rows();
+    norm_.forward(batch, kept, kept);
     return kept;
   }
   Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) override {

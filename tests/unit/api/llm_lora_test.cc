@@ -1,6 +1,9 @@
 // Adapters through the public C++ API, on a small real model.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "quire/llm.h"
 
 namespace quire {
@@ -88,6 +91,36 @@ TEST(LlmLora, ReplacedAndRemoved) {
   EXPECT_TRUE(llm->remove_lora("a"));
   EXPECT_FALSE(llm->remove_lora("a"));
   EXPECT_EQ(tokens(first), of_first);
+}
+
+/// Real adapters are packed, replaced and freed by the loader's thread while the engine's steps run.
+TEST(LlmLora, LoadsReloadsAndUnloadsUnderTraffic) {
+  Expected<LLM> llm = LLM::create(options());
+  ASSERT_TRUE(llm) << llm.error().message;
+  const std::vector<std::string> kept = {"", "qv-r4", "dora-r4"};
+  std::vector<LLM::Prompt> prompts;
+  for (const std::string& name : kept) prompts.push_back(prompt_for(name));
+  const auto alone = llm->generate(prompts, greedy());
+  ASSERT_TRUE(alone) << alone.error().message;
+  std::atomic<bool> done{false};
+  std::thread changer([&] {
+    const std::vector<std::string> others = {"trained-norms", "embed-and-head", "tokens", "rank-pattern"};
+    for (size_t i = 0; !done; ++i) {
+      EXPECT_TRUE(llm->add_lora({"other", kModel + "/" + others[i % others.size()]}, true));
+      EXPECT_TRUE(llm->add_lora({"qv-r4", kModel + "/qv-r4"}, true)) << "the same weights in a new place";
+      if (i % 3 != 0) continue;
+      EXPECT_TRUE(llm->remove_lora("other"));
+    }
+  });
+  for (int round = 0; round < 20; ++round) {
+    const auto outputs = llm->generate(prompts, greedy());
+    EXPECT_TRUE(outputs) << outputs.error().message;
+    for (size_t i = 0; outputs && i < kept.size(); ++i) {
+      EXPECT_EQ((*outputs)[i].outputs[0].token_ids, (*alone)[i].outputs[0].token_ids) << kept[i];
+    }
+  }
+  done = true;
+  changer.join();
 }
 
 TEST(LlmLora, ErrorsAreValues) {

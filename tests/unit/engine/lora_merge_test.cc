@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Adapters, GoldenMerge,
                                            "llama-tied-bias/tied-together-trained", "llama-tied-bias/tied-trained-head",
                                            "llama-tied-bias/tied-tokens", "llama-tied-bias/tied-tokens-of-head",
                                            "llama-tied-bias/tied-tokens-of-both", "llama-tied-bias/tied-dora-embedding",
-                                           "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8"),
+                                           "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8",
+                                           "llama/trained-norms", "qwen3/trained-norms"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' || c == '/' ? '_' : c;

@@ -65,6 +65,11 @@ TEST(LoraParity, LORA_32_PartsOfMergedLayers) {
 }
 TEST(LoraParity, TrainedBiases) { expect_adapter_parity("llama-tied-bias", "bias-r4"); }
 
+TEST(LoraParity, TrainedNorms) {
+  expect_adapter_parity("llama", "trained-norms");
+  expect_adapter_parity("qwen3", "trained-norms");
+}
+
 TEST(LoraParity, BiasOfB) {
   expect_adapter_parity("llama", "lora-bias");
   expect_adapter_parity("llama-tied-bias", "lora-bias");
@@ -105,9 +110,11 @@ TEST(LoraParity, EveryGoldenAdapterIsCovered) {
                                          "llama/rslora-r16",
                                          "llama/tokens",
                                          "llama/trained-head",
+                                         "llama/trained-norms",
                                          "qwen2/all-r8",
                                          "qwen2/mlp-r2",
                                          "qwen3/attn-r8",
+                                         "qwen3/trained-norms",
                                          "llama-tied-bias/bias-r4",
                                          "llama-tied-bias/lora-bias",
 

@@ -298,6 +298,21 @@ TEST(AdapterFiles, TrainedBiasesReplaceTheBases) {
   EXPECT_EQ(find_module(*files, "model.layers.0.self_attn.k_proj")->a, nullptr);
 }
 
+TEST(AdapterFiles, AnEntryOfModulesToSaveIsTheEndOfAnyNameAsInPeft) {
+  AdapterBuilder builder = with_query();
+  builder.tensor(kModel + "norm.weight", {8}).tensor(kModel + "layers.0.input_layernorm.weight", {8});
+  builder.field("modules_to_save", {"norm"});
+  EXPECT_NE(find_module(*opened(builder), "model.layers.0.input_layernorm")->weight, nullptr);
+  builder.field("modules_to_save", {"model.norm"});
+  EXPECT_THAT(builder.refusal(), HasSubstr("input_layernorm.weight"));
+  builder.field("modules_to_save", {"norm", ""});
+  EXPECT_THAT(builder.refusal(), HasSubstr("modules_to_save names ''"));
+  builder.field("modules_to_save", {"norm"}).tensor(kModel + "layers.0.block.up.weight", {8, 8});
+  EXPECT_THAT(builder.refusal(), HasSubstr("block.up.weight"));
+  builder.field("modules_to_save", {"norm", "block"});
+  EXPECT_EQ(builder.refusal(), "") << "what lies in a saved module is saved with it";
+}
+
 TEST(AdapterFiles, LORA_06_ModulesToSaveReplaceWholeWeights) {
   AdapterBuilder builder = with_query();
   builder.tensor(kModel + "norm.weight", {8});
