@@ -195,10 +195,11 @@ void AdapterCatalog::State::load_known(const std::string& name, uint64_t serial)
       settle(entry->second, std::move(loaded).value(), after);
       trim(after);
     } else if (wanted) {
-      fail(entry,
-           {loaded.error().kind, fmt::format("LoRA adapter '{}' cannot be loaded: {}", name, loaded.error().message),
-            loaded.error().param},
-           after);
+      const Error error{loaded.error().kind,
+                        fmt::format("LoRA adapter '{}' cannot be loaded: {}", name, loaded.error().message),
+                        loaded.error().param};
+      spdlog::warn("{}", error.message);
+      fail(entry, error, after);
     }
   }
   after.run();

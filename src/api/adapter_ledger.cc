@@ -18,10 +18,7 @@ Result<std::shared_ptr<const LoadedAdapter>> AdapterLedger::load(const std::stri
   Result<AdapterSummary> summary = memory_->load(id, path);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   book(seconds, summary, id, name);
-  if (!summary.ok()) {
-    spdlog::warn("LoRA adapter '{}' could not be loaded: {}", name, summary.error().message);
-    return summary.error();
-  }
+  if (!summary.ok()) return summary.error();
   spdlog::info("LoRA adapter '{}' loaded from {} as {}: rank {}, {} modules, {:.1f} MB, {:.0f} ms", name, path, id,
                summary->max_rank, summary->modules, static_cast<double>(summary->bytes) / 1e6, seconds * 1e3);
   auto adapter = std::make_unique<LoadedAdapter>(LoadedAdapter{id, name, path, *summary});

@@ -170,6 +170,7 @@ def test_lora_16_bad_paths(bare, tmp_path, solo):
         refused = load(bare, "a", tmp_path / path)
         assert refused.status_code == status and path in refused.json()["error"]["message"], refused.text
         assert listed(bare) == ["tiny"]
+        assert any("LoRA adapter 'a' was not loaded" in line and path in line for line in bare.log)
     assert ask(bare, "tiny") == solo["tiny"]
     for path in ("nowhere", "empty", "file"):
         start = run_quire("serve", MODELS / "llama", "--port", "0", "--enable-lora", "--lora-modules", f"a={tmp_path / path}")

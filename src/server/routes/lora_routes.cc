@@ -1,8 +1,10 @@
 // POST /v1/load_lora_adapter and POST /v1/unload_lora_adapter, with vLLM's bodies and replies.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/printable.h"
 #include "server/protocol/json_input.h"
 #include "server/protocol/lora_request.h"
 #include "server/response/error_response.h"
@@ -46,10 +48,12 @@ std::optional<HttpResponse> refuse_updates(const ServerContext& context) {
 Status load(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
   QUIRE_ASSIGN_OR_RETURN(const LoadAdapterRequest request, parse_load_adapter_request(body));
-  context.backend.adapters()->load(request.spec, request.in_place,
-                                   [writer, name = request.spec.name](const Result<AdapterLease>& lease) {
-                                     writer->send(lease.ok() ? success(name, "added") : refusal(lease.error()));
-                                   });
+  context.backend.adapters()->load(
+      request.spec, request.in_place, [writer, name = request.spec.name](const Result<AdapterLease>& lease) {
+        if (lease.ok()) return writer->send(success(name, "added"));
+        spdlog::warn("LoRA adapter {} was not loaded: {}", quote_name(name), lease.error().message);
+        writer->send(refusal(lease.error()));
+      });
   return {};
 }
 
