@@ -15,7 +15,7 @@ import sys
 SYMBOL = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$")
 SEGMENT_AND_ADDRESS_PREFIXES = ("26", "2e", "36", "3e", "64", "65", "67")
-NAMESPACE = "N5quire3ops3cpu"
+NAMESPACE = "N[rVK]*5quire3ops3cpu"  # with the qualifiers of a member function
 
 
 def owner(symbol):
