@@ -77,6 +77,11 @@ struct AsyncLlm::Impl {
     for (const std::string& engine_id : pump.request_abort(id)) abort_in_engine(engine_id);
   }
 
+  void forget_search(const std::string& id) {
+    const std::lock_guard lock(searches_mutex);
+    searches.erase(id);
+  }
+
   /// The output thread submits too, for beam searches, while the engine may be being destroyed.
   Status submit_to_engine(EngineRequest request, OutputCallback callback) {
     const std::lock_guard lock(engine_gate);
@@ -148,10 +153,7 @@ Status AsyncLlm::Impl::start_search(TextRequest request, TextCallback callback) 
     return submit(one_id, choices_of(std::move(engine_request)), std::move(on_output));
   };
   host.abort = [this](const std::string& one) { abort(one); };
-  host.ended = [this, id] {
-    const std::lock_guard lock(searches_mutex);
-    searches.erase(id);
-  };
+  host.ended = [this, id] { forget_search(id); };
   host.tokenizer = parts.text.tokenizer.get();
   host.eos_token_ids = eos_token_ids;
   const auto search = std::make_shared<BeamSearch>(std::move(host), std::move(request), std::move(callback));
@@ -163,10 +165,7 @@ Status AsyncLlm::Impl::start_search(TextRequest request, TextCallback callback) 
     }
   }
   const Status status = search->start();
-  if (!status.ok()) {
-    const std::lock_guard lock(searches_mutex);
-    searches.erase(id);
-  }
+  if (!status.ok()) forget_search(id);
   return status;
 }
 

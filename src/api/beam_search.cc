@@ -55,10 +55,7 @@ Status BeamSearch::submit_round() {
     }));
   }
   // An abort that came before the last of them was known did not reach it.
-  const std::lock_guard lock(mutex_);
-  if (aborted_) {
-    for (const std::string& id : running_) host_.abort(id);
-  }
+  if (was_aborted()) abort();
   return {};
 }
 
@@ -185,6 +182,11 @@ void BeamSearch::fail(FinishReason reason, const std::optional<Error>& error) {
     callback_(std::move(output));
   }
   callback_ = nullptr;
+}
+
+bool BeamSearch::was_aborted() {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
 }
 
 void BeamSearch::abort() {

@@ -51,6 +51,7 @@ class BeamSearch : public std::enable_shared_from_this<BeamSearch> {
     bool ends = false;
   };
 
+  bool was_aborted();
   Status submit_round();
   TextRequest request_for(const Beam& beam, size_t index) const;
   void on_output(size_t beam, TextOutput&& output);

@@ -22,9 +22,6 @@ struct LinearPart {
   Tensor bias;              ///< [1, out_features] float32; undefined for 0
 };
 
-/// Whether the part is one that grouped_linear() and linear() take; aborts the step otherwise.
-void check_part(const OpContext& context, const LinearPart& part);
-
 /// linear(), and then what the parts add (`accumulate`) to `out`, of whose rows and columns each one's `out` is a
 /// slice: the same bits as grouped_linear() after linear(), but added while the output is still in a cache. Parts must
 /// not overlap.

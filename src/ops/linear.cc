@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include "base/check.h"
+#include "ops/checks.h"
 #include "ops/cpu/linear.h"
 #include "ops/grouped_linear.h"
 

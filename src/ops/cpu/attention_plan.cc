@@ -1,9 +1,9 @@
 #include "ops/cpu/attention_plan.h"
 
 #include <algorithm>
-#include <new>
 
 #include "ops/cpu/kernels/attention.h"
+#include "ops/cpu/workspace_span.h"
 
 namespace quire::ops::cpu {
 
@@ -19,15 +19,8 @@ constexpr int64_t kMostStateFloats = int64_t{16} << 20;
 // Reading a position's key and value costs about as much as multiplying them with this many rows.
 constexpr int64_t kRowsPerRead = 8;
 
-template <typename T>
-std::span<T> allocate(Workspace& workspace, int64_t count) {
-  T* const memory = static_cast<T*>(workspace.allocate(static_cast<size_t>(count) * sizeof(T)));
-  for (int64_t i = 0; i < count; ++i) new (memory + i) T{};
-  return {memory, static_cast<size_t>(count)};
-}
-
 std::span<HeadGroup> group_heads(Workspace& workspace, const AttentionParams& params, int64_t kv_heads) {
-  const std::span<HeadGroup> groups = allocate<HeadGroup>(workspace, params.query_heads);
+  const std::span<HeadGroup> groups = workspace_span<HeadGroup>(workspace, params.query_heads);
   int64_t count = 0;
   for (int64_t head = 0; head < params.query_heads; ++head) {
     const int64_t kv_head =
@@ -119,9 +112,9 @@ AttentionPlan plan_attention(Workspace& workspace, const AttentionParams& params
     unit_rows /= 2;
   }
   AttentionPlan plan;
-  plan.units = allocate<AttentionUnit>(workspace, count_units(sequences, groups, unit_rows));
+  plan.units = workspace_span<AttentionUnit>(workspace, count_units(sequences, groups, unit_rows));
   make_units(sequences, groups, unit_rows, params.window, plan);
-  plan.tasks = allocate<AttentionTask>(workspace, split_units(cache.v_dim, workers, plan));
+  plan.tasks = workspace_span<AttentionTask>(workspace, split_units(cache.v_dim, workers, plan));
   size_t count = 0;
   for (size_t index = 0; index < plan.units.size(); ++index) {
     const AttentionUnit& unit = plan.units[index];

@@ -6,6 +6,7 @@
 
 #include "ops/cpu/linear_part_call.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/workspace_span.h"
 
 namespace quire::ops::cpu {
 namespace {
@@ -52,17 +53,12 @@ void run_task(const LinearPartCall& part, const PartPlan& plan, int64_t task, fl
   }
 }
 
-template <typename T>
-std::span<T> allocate(OpContext& context, size_t count) {
-  return {static_cast<T*>(context.workspace->allocate(count * sizeof(T))), count};
-}
-
 }  // namespace
 
 void grouped_linear(OpContext& context, std::span<const LinearPart> parts) {
   const Workspace::Scope scope(*context.workspace);
-  const std::span<LinearPartCall> calls = allocate<LinearPartCall>(context, parts.size());
-  const std::span<PartPlan> plans = allocate<PartPlan>(context, parts.size());
+  const std::span<LinearPartCall> calls = workspace_span<LinearPartCall>(*context.workspace, std::ssize(parts));
+  const std::span<PartPlan> plans = workspace_span<PartPlan>(*context.workspace, std::ssize(parts));
   int64_t work = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     calls[i] = call_of(parts[i]);

@@ -55,18 +55,10 @@ void stream_panels(OpContext& context, const LinearRun& run, const LinearCall& c
 /// Few rows.
 void multiply_streaming(OpContext& context, const LinearRun& run, const PackedMatrix& weight) {
   const LinearCall& call = run.call;
-  if (run.kernels.prepare_row != nullptr) {
-    const Workspace::Scope scope(*context.workspace);
-    const Tensor prepared = context.workspace->tensor(call.rows, call.in_features);
-    for (int64_t r = 0; r < call.rows; ++r) {
-      run.kernels.prepare_row(call.x + r * call.x_stride, 2 * call.in_features, prepared.row<float>(r));
-    }
-    LinearCall prepared_call = call;
-    prepared_call.x = prepared.data<float>();
-    prepared_call.x_stride = prepared.row_stride();
-    return stream_panels(context, run, prepared_call, weight);
-  }
-  stream_panels(context, run, call, weight);
+  if (run.kernels.prepare_row == nullptr) return stream_panels(context, run, call, weight);
+  const Workspace::Scope scope(*context.workspace);
+  const Tensor prepared = context.workspace->tensor(1, call.rows * call.in_features);
+  stream_panels(context, run, with_prepared_rows(run.kernels, call, prepared.data<float>()), weight);
 }
 
 /// How many tiles of rows and how many panels a task takes.
@@ -157,6 +149,17 @@ const LinearKernels& linear_kernels_of(const PackedMatrix& weight) {
 
 int64_t features_of(const PackedMatrix& weight, const LinearKernels& kernels) {
   return kernels.prepare_row == nullptr ? weight.in_features : weight.in_features / 2;
+}
+
+LinearCall with_prepared_rows(const LinearKernels& kernels, const LinearCall& call, float* prepared) {
+  if (kernels.prepare_row == nullptr) return call;
+  LinearCall result = call;
+  result.x = prepared;
+  result.x_stride = call.in_features;
+  for (int64_t r = 0; r < call.rows; ++r) {
+    kernels.prepare_row(call.x + r * call.x_stride, 2 * call.in_features, prepared + r * call.in_features);
+  }
+  return result;
 }
 
 void linear(OpContext& context, const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& out,

@@ -18,6 +18,10 @@ const LinearKernels& linear_kernels_of(const PackedMatrix& weight);
 /// The weight's input features as those kernels count them.
 int64_t features_of(const PackedMatrix& weight, const LinearKernels& kernels);
 
+/// The call with its rows as the kernels take them: through prepare_row into `prepared`, [rows, in_features], where
+/// they have one.
+LinearCall with_prepared_rows(const LinearKernels& kernels, const LinearCall& call, float* prepared);
+
 void pack_rows(OpContext& context, const MatrixView& source, int64_t first_row, int64_t first_col,
                PackedMatrix& matrix);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/cpu/workspace_span.h"
+
 namespace quire::ops::cpu {
 namespace {
 
@@ -24,8 +26,8 @@ bool LinearAdditions::fits(const LinearPart& part, const Tensor& out) {
 LinearAdditions::LinearAdditions(OpContext& context, std::span<const LinearPart> parts, const Tensor& out) {
   if (parts.empty()) return;
   Workspace& workspace = *context.workspace;
-  calls_ = {static_cast<LinearPartCall*>(workspace.allocate(parts.size() * sizeof(LinearPartCall))), parts.size()};
-  places_ = {static_cast<Place*>(workspace.allocate(parts.size() * sizeof(Place))), parts.size()};
+  calls_ = workspace_span<LinearPartCall>(workspace, std::ssize(parts));
+  places_ = workspace_span<Place>(workspace, std::ssize(parts));
   for (size_t i = 0; i < parts.size(); ++i) {
     const Offset offset = offset_in(parts[i], out);
     calls_[i] = call_of(parts[i]);

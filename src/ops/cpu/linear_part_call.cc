@@ -42,14 +42,7 @@ void LinearPartCall::run(int64_t first_row, int64_t last_row, int64_t first_pane
   rows_call.rows = last_row - first_row;
   rows_call.x += first_row * call.x_stride;
   rows_call.out += first_row * call.out_stride;
-  if (kernels->prepare_row != nullptr) {
-    for (int64_t r = 0; r < rows_call.rows; ++r) {
-      kernels->prepare_row(rows_call.x + r * call.x_stride, 2 * call.in_features, prepared + r * call.in_features);
-    }
-    rows_call.x = prepared;
-    rows_call.x_stride = call.in_features;
-  }
-  kernels->multiply_streaming(rows_call, first_panel, last_panel);
+  kernels->multiply_streaming(with_prepared_rows(*kernels, rows_call, prepared), first_panel, last_panel);
 }
 
 int64_t prepared_floats(std::span<const LinearPartCall> calls) {

@@ -54,25 +54,30 @@ constexpr Field<bool> kBooleans[] = {
     {"use_beam_search", &SamplingParams::use_beam_search},
 };
 
+/// Refuses a list that has more than `most` entries, which the sentence calls `what`.
+void limit_count(FieldReader& fields, const char* name, const char* what, size_t count, size_t most) {
+  if (count <= most) return;
+  fields.fail(invalid_argument(fmt::format("{} has {} {}; at most {} are allowed.", name, count, what, most), name));
+}
+
 /// A list of token ids below the vocabulary's size; nothing where the field is absent or wrong.
 std::optional<std::vector<int32_t>> read_ids(FieldReader& fields, const char* name, const RequestRules& rules,
                                              size_t most) {
   const Json* ids = fields.find(name);
   if (!ids) return std::nullopt;
   auto read = read_token_ids(*ids, name, rules.vocab_size);
-  if (read.ok() && read->size() <= most) return std::move(read).value();
-  fields.fail(read.ok() ? invalid_argument(
-                              fmt::format("{} has {} ids; at most {} are allowed.", name, read->size(), most), name)
-                        : read.error());
-  return std::nullopt;
+  if (!read.ok()) {
+    fields.fail(read.error());
+    return std::nullopt;
+  }
+  limit_count(fields, name, "ids", read->size(), most);
+  if (read->size() > most) return std::nullopt;
+  return std::move(read).value();
 }
 
 void read_stops(FieldReader& fields, SamplingParams& sampling, const RequestRules& rules) {
   sampling.stop = fields.strings("stop");
-  if (sampling.stop.size() > kMaxStopStrings) {
-    fields.fail(invalid_argument(
-        fmt::format("stop has {} strings; at most {} are allowed.", sampling.stop.size(), kMaxStopStrings), "stop"));
-  }
+  limit_count(fields, "stop", "strings", sampling.stop.size(), kMaxStopStrings);
   for (const std::string& stop : sampling.stop) {
     if (stop.size() <= kMaxStopBytes) continue;
     fields.fail(invalid_argument(fmt::format("A stop string is longer than {} bytes.", kMaxStopBytes), "stop"));
@@ -85,10 +90,7 @@ void read_bad_words(FieldReader& fields, SamplingParams& sampling) {
   if (!words) return;
   if (!words->is_array()) return fields.fail("bad_words", "a list of strings", *words);
   sampling.bad_words = fields.strings("bad_words");
-  if (sampling.bad_words.size() <= kMaxBadWords) return;
-  fields.fail(invalid_argument(
-      fmt::format("bad_words has {} words; at most {} are allowed.", sampling.bad_words.size(), kMaxBadWords),
-      "bad_words"));
+  limit_count(fields, "bad_words", "words", sampling.bad_words.size(), kMaxBadWords);
 }
 
 /// An object whose keys are token ids.

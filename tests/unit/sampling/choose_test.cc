@@ -7,21 +7,14 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <random>
+
+#include "sampling/random_row.h"
 
 namespace quire {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> random_row(size_t size, uint32_t seed, float spread, bool ties = false) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<float> row(size);
-  for (float& value : row) value = ties ? std::round(normal(generator)) : normal(generator);
-  return row;
-}
 
 int32_t largest(const std::vector<float>& row) {
   int32_t best = 0;

@@ -6,22 +6,15 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <random>
 #include <set>
+
+#include "sampling/random_row.h"
 
 namespace quire {
 namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr int32_t kEos = 2;
-
-std::vector<float> random_row(size_t size, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0f, 3.0f);
-  std::vector<float> row(size);
-  for (float& value : row) value = normal(generator);
-  return row;
-}
 
 /// The row after edits that have seen `output`.
 std::vector<float> edited(std::vector<float> row, const SamplingParams& params, const std::vector<int32_t>& prompt,
@@ -51,7 +44,7 @@ TEST(LogitEdits, PenaltiesAreVllms) {
         params.repetition_penalty = repetition;
         params.frequency_penalty = frequency;
         params.presence_penalty = presence;
-        const std::vector<float> row = random_row(12, 7);
+        const std::vector<float> row = random_row(12, 7, 3.0f);
         const std::vector<float> got = edited(row, params, prompt, output);
         for (int32_t token = 0; token < 12; ++token) {
           const auto counted = static_cast<float>(std::count(output.begin(), output.end(), token));
@@ -85,7 +78,7 @@ TEST(LogitEdits, SAMP_10_NoEndBeforeMinTokens) {
   params.min_tokens = 3;
   params.stop_token_ids = {6};
   params.ignore_eos = false;
-  const std::vector<float> row = random_row(10, 1);
+  const std::vector<float> row = random_row(10, 1, 3.0f);
   std::vector<int32_t> output;
   for (size_t made = 0; made < 5; ++made) {
     const std::vector<float> got = edited(row, params, {1}, output);
@@ -112,7 +105,7 @@ TEST(LogitEdits, AllowedTokensAndBias) {
   SamplingParams params;
   params.allowed_token_ids = {7, 3, 3, 9};
   params.logit_bias = {{3, -100.0}, {5, 100.0}, {9, 2.5}};
-  const std::vector<float> row = random_row(12, 3);
+  const std::vector<float> row = random_row(12, 3, 3.0f);
   const std::vector<float> got = edited(row, params, {}, {});
   for (size_t token = 0; token < row.size(); ++token) {
     const float expected = token == 3   ? row[3] - 100.0f
@@ -169,7 +162,7 @@ TEST(BadWords, SAMP_20_TheRowLosesThem) {
 
 TEST(LargestLogit, EqualsAPlainScan) {
   for (const size_t size : {size_t{1}, size_t{15}, size_t{16}, size_t{17}, size_t{1000}}) {
-    std::vector<float> row = random_row(size, static_cast<uint32_t>(size));
+    std::vector<float> row = random_row(size, static_cast<uint32_t>(size), 3.0f);
     for (float& value : row) value = std::round(value);
     EXPECT_EQ(largest_logit(row), std::max_element(row.begin(), row.end()) - row.begin());
   }

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <random>
+
+#include "sampling/random_row.h"
 
 namespace quire {
 namespace {
@@ -31,14 +32,6 @@ struct Fixture {
   }
 };
 
-std::vector<float> random_logits(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> logits(count);
-  for (float& value : logits) value = normal(generator);
-  return logits;
-}
-
 bool equal(const SampledToken& a, const SampledToken& b) {
   return a.token == b.token && std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(),
                                           [](const TokenLogprob& x, const TokenLogprob& y) {
@@ -54,12 +47,12 @@ TEST(Sampler, SAMP_01_SeedDoesNotSeeNeighbours) {
   greedy.temperature = 0.0;
   other.top_k = 50;
   other.top_p = 0.9;
-  const std::vector<float> row = random_logits(kVocab, 1);
+  const std::vector<float> row = random_row(kVocab, 1, 2.0f);
   Fixture alone(1);
   const SampledToken expected = alone.run(row, {{&seeded, 42, 17, 0}})[0];
   for (const size_t neighbours : {1, 3, 7, 31}) {
     for (const size_t place : {size_t{0}, neighbours / 2, neighbours}) {
-      std::vector<float> logits = random_logits(kVocab * (neighbours + 1), static_cast<uint32_t>(neighbours));
+      std::vector<float> logits = random_row(kVocab * (neighbours + 1), static_cast<uint32_t>(neighbours), 2.0f);
       std::copy(row.begin(), row.end(), logits.begin() + static_cast<std::ptrdiff_t>(place * kVocab));
       std::vector<SamplingRow> rows(neighbours + 1);
       for (size_t i = 0; i < rows.size(); ++i)
@@ -82,7 +75,7 @@ TEST(Sampler, SAMP_02_ChoicesDiffer) {
 }
 
 TEST(Sampler, SAMP_04_TinyTemperaturesAreGreedy) {
-  const std::vector<float> row = random_logits(3000, 3);
+  const std::vector<float> row = random_row(3000, 3, 2.0f);
   const auto best = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
   Fixture fixture;
   for (const double temperature : {0.0, 1e-38, 1e-10, 1e-6}) {
@@ -132,7 +125,7 @@ TEST(Sampler, LogprobsAreRawAndChosenFirst) {
 }
 
 TEST(Sampler, LogprobCounts) {
-  const std::vector<float> row = random_logits(7, 3);
+  const std::vector<float> row = random_row(7, 3, 2.0f);
   Fixture fixture;
   SamplingParams params;
   for (const auto& [asked, given] : std::vector<std::pair<int64_t, size_t>>{{0, 1}, {1, 2}, {7, 8}, {50, 8}, {-1, 8}}) {
@@ -238,12 +231,12 @@ TEST(Sampler, SAMP_01_EditedRowsDoNotSeeNeighbours) {
   for (int32_t token = 0; token < 900; ++token) prompt.push_back(token * 3 % 1000);
   const auto edits = LogitEdits::create(edited, prompt, {}, nullptr);
   for (const int32_t token : prompt) edits->add_output(token + 100);
-  const std::vector<float> row = random_logits(kVocab, 1);
+  const std::vector<float> row = random_row(kVocab, 1, 2.0f);
   for (const LogprobsMode mode : {LogprobsMode::kRawLogprobs, LogprobsMode::kProcessedLogprobs}) {
     Fixture alone(1), batch(2);
     const SamplingRow sampling{&edited, 42, 17, 0, edits.get(), mode};
     const SampledToken expected = alone.run(row, {sampling})[0];
-    std::vector<float> logits = random_logits(kVocab * 8, 2);
+    std::vector<float> logits = random_row(kVocab * 8, 2, 2.0f);
     std::copy(row.begin(), row.end(), logits.begin() + 5 * kVocab);
     std::vector<SamplingRow> rows(8, {&plain, 7, 3, 0});
     rows[5] = sampling;
@@ -253,7 +246,7 @@ TEST(Sampler, SAMP_01_EditedRowsDoNotSeeNeighbours) {
 
 TEST(Sampler, ThreadsChangeNothing) {
   constexpr size_t kRows = 64, kVocab = 3001;
-  const std::vector<float> logits = random_logits(kRows * kVocab, 12);
+  const std::vector<float> logits = random_row(kRows * kVocab, 12, 2.0f);
   std::vector<SamplingParams> params(kRows);
   std::vector<SamplingRow> rows;
   for (size_t i = 0; i < kRows; ++i) {
@@ -270,7 +263,7 @@ TEST(Sampler, ThreadsChangeNothing) {
 
 TEST(Sampler, ScoreGivesTheNextTokensLogprob) {
   constexpr int64_t kRows = 5, kVocab = 40;
-  std::vector<float> logits = random_logits(kRows * kVocab, 2);
+  std::vector<float> logits = random_row(kRows * kVocab, 2, 2.0f);
   const Tensor tensor = Tensor::view(logits.data(), kRows, kVocab, DType::kFloat32);
   const std::vector<int32_t> next = {0, 39, 7, 7, 12};
   const std::vector<int64_t> counts = {0, 1, 5, -1, 3};

@@ -173,21 +173,21 @@ QUIRE_INLINE void update_softmax_over(float* scores, int64_t first, int64_t last
   }
 }
 
+/// scores = softcap * tanh(scores / softcap), for `rows` rows.
+void cap_scores(float* scores, Range range, float softcap, int64_t rows) {
+  const Vec cap = set1(softcap);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = range.begin; i < range.end; i += kLanes) {
+      float* const place = scores + r * kTilePositions + i;
+      store(place, mul(cap, tanh(div(load(place), cap))));
+    }
+  }
+}
+
 /// Turns scores of the tile into weights relative to their row's new maximum, and updates the state, for `rows` rows;
 /// `range` covers what they see, scores that a row does not see are kNoScore and get weight 0. A score that is not
 /// finite makes the sum NaN, so that it shows in the output.
-void update_softmax(float* scores, Range range, float softcap, const SoftmaxState& state, int64_t row, int64_t rows,
-                    int64_t stride) {
-  if (softcap > 0.0f) {
-    const Vec cap = set1(softcap);
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = range.begin; i < range.end; i += kLanes) {
-        float* const place = scores + r * kTilePositions + i;
-        store(place,
-              select_less(load(place), set1(kNoScore / 2), set1(kNoScore), mul(cap, tanh(div(load(place), cap)))));
-      }
-    }
-  }
+void update_softmax(float* scores, Range range, const SoftmaxState& state, int64_t row, int64_t rows, int64_t stride) {
   int64_t r = 0;
   if (range.begin == 0 && range.end == kTilePositions) {
     for (; r + kSoftmaxRows <= rows; r += kSoftmaxRows) {
@@ -299,6 +299,7 @@ class TileAttention {
     }
     constexpr int64_t kStep = kTogether * kLanes;
     const Range steps{any.begin / kStep * kStep, (any.end + kStep - 1) / kStep * kStep};
+    if (rows_.softcap > 0.0f) cap_scores(scores, steps, rows_.softcap, pass.end - pass.begin);
     for_tokens(pass, [&](int64_t token, int64_t begin, int64_t end) {
       const Range range = seen_by(token);
       for (float* row = scores + (begin - pass.begin) * kTilePositions;
@@ -307,7 +308,7 @@ class TileAttention {
         for (int64_t i = range.end; i < steps.end; ++i) row[i] = kNoScore;
       }
     });
-    update_softmax(scores, steps, rows_.softcap, state_, pass.begin, pass.end - pass.begin, stride_);
+    update_softmax(scores, steps, state_, pass.begin, pass.end - pass.begin, stride_);
     // What all see is weighed for all rows at once, what only some see for each token; every row in order of positions.
     const int64_t all_begin = (last.begin + kTogether - 1) / kTogether * kTogether;
     const int64_t all_end = first.end / kTogether * kTogether;
