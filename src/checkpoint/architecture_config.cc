@@ -23,12 +23,4 @@ Result<const ArchitectureConfig*> ArchitectureConfigs::find(const std::string& a
   return found == configs_.end() ? nullptr : &found->second;
 }
 
-std::optional<std::string> ArchitectureConfigs::architecture_of(std::string_view model_type) const {
-  if (model_type.empty()) return std::nullopt;
-  for (const auto& [architecture, config] : configs_) {
-    if (config.model_type == model_type) return architecture;
-  }
-  return std::nullopt;
-}
-
 }  // namespace quire

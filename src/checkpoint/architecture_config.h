@@ -54,8 +54,6 @@ class QUIRE_API ArchitectureConfigs {
 
   /// The declaration, or nullptr where there is none; the resolver's Error.
   Result<const ArchitectureConfig*> find(const std::string& architecture) const;
-  /// The architecture that was declared with that model_type; nothing where there is none.
-  std::optional<std::string> architecture_of(std::string_view model_type) const;
 
  private:
   std::map<std::string, ArchitectureConfig> configs_;

@@ -49,7 +49,8 @@ void read_window(GgufMetadata& metadata, ModelConfig& config) {
   std::ranges::fill(config.layer_types, LayerType::kSlidingAttention);
 }
 
-void read_tokens(const GgufFile& file, ModelConfig& config, GgufMetadata& metadata) {
+/// After read_vocabulary().
+Status read_tokens(const GgufFile& file, ModelConfig& config) {
   GgufMetadata tokenizer(file, "tokenizer.ggml.");
   const auto id = [&](const char* key) -> std::optional<int32_t> {
     const auto value = tokenizer.integer(key, -1, std::numeric_limits<uint32_t>::max());
@@ -59,10 +60,16 @@ void read_tokens(const GgufFile& file, ModelConfig& config, GgufMetadata& metada
   config.bos_token_id = id("bos_token_id");
   config.pad_token_id = id("padding_token_id");
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
-    if (const auto token = id(key)) join_token_ids(config.eos_token_ids, {*token});
+    const auto token = id(key);
+    if (!token) continue;
+    if (*token >= config.vocab_size) {
+      return invalid_argument(file.description() + ": tokenizer.ggml." + key + " " + std::to_string(*token) +
+                              " is beyond the vocabulary of " + std::to_string(config.vocab_size) + " tokens");
+    }
+    join_token_ids(config.eos_token_ids, {*token});
   }
   config.generation.eos_token_ids = config.eos_token_ids;
-  if (const Status status = tokenizer.status(); !status.ok()) metadata.fail(status.error());
+  return tokenizer.status();
 }
 
 /// general.sampling.*, which are to a GGUF file what generation_config.json is to a folder. Values that switch a
@@ -141,7 +148,6 @@ Result<JudgedConfig> gguf_model_config(const GgufFile& file) {
   read_sizes(metadata, config);
   read_gguf_rope(metadata, config);
   read_window(metadata, config);
-  read_tokens(file, config, metadata);
   std::string unknown;
   for (const std::string& key : judge_other_metadata(metadata)) {
     unknown += (unknown.empty() ? "" : ", ") + quote_name(metadata.prefix() + key);
@@ -150,6 +156,7 @@ Result<JudgedConfig> gguf_model_config(const GgufFile& file) {
   QUIRE_RETURN_IF_ERROR(metadata.status());
   QUIRE_RETURN_IF_ERROR(read_sampling(file, judged));
   QUIRE_RETURN_IF_ERROR(read_vocabulary(file, config));
+  QUIRE_RETURN_IF_ERROR(read_tokens(file, config));
   QUIRE_RETURN_IF_ERROR(recover_llama3_rope(file, config));
   config.tie_word_embeddings = find_tensor(file, "output.weight") == nullptr;
   if (architecture != "qwen2") config.attention_bias = find_tensor(file, "blk.0.attn_q.bias") != nullptr;

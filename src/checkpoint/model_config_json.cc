@@ -26,25 +26,23 @@ constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 32;
 
-/// Fills model_type, and the architecture where the file names one.
+/// Fills model_type and the architecture, which is never guessed: a model type has several classes.
 void read_names(JsonFields& fields, ModelConfig& config) {
   config.model_type = fields.text("model_type", "");
-  if (const json* names = fields.find("architectures")) {
-    if (names->is_array() && !names->empty() && names->front().is_string()) {
-      config.architecture = names->front().get<std::string>();
-    } else if (!(names->is_array() && names->empty())) {
-      fields.fail_value("architectures", "a list of names");
-    }
+  const json* const names = fields.find("architectures");
+  if (names != nullptr && names->is_array() && !names->empty() && names->front().is_string() &&
+      !names->front().get_ref<const std::string&>().empty()) {
+    config.architecture = names->front().get<std::string>();
+    return;
   }
+  const ModelFamily* const family = find_model_family_by_type(config.model_type);
+  const std::string example(family != nullptr ? family->architecture : "LlamaForCausalLM");
+  fields.fail_value("architectures", "a list that names the model's class, such as [\"" + example + "\"]");
 }
 
-/// The declaration of an architecture that code outside quire has brought, found by either of its names; nullptr where
-/// there is none.
+/// The declaration of an architecture that code outside quire has brought; nullptr where there is none.
 Result<const ArchitectureConfig*> find_declared(JsonFields& fields, ModelConfig& config) {
   const ArchitectureConfigs& configs = ArchitectureConfigs::instance();
-  if (config.architecture.empty() && find_model_family_by_type(config.model_type) == nullptr) {
-    config.architecture = configs.architecture_of(config.model_type).value_or("");
-  }
   QUIRE_ASSIGN_OR_RETURN(const ArchitectureConfig* const declared, configs.find(config.architecture));
   if (declared == nullptr) return declared;
   if (config.model_type.empty()) config.model_type = declared->model_type;
@@ -56,11 +54,9 @@ Result<const ArchitectureConfig*> find_declared(JsonFields& fields, ModelConfig&
   return declared;
 }
 
-/// The family of a built-in architecture, found by either of its names; the generic one for others.
+/// The family of a built-in architecture; the generic one for others.
 const ModelFamily& find_family(JsonFields& fields, ModelConfig& config) {
   const ModelFamily* of_type = find_model_family_by_type(config.model_type);
-  if (config.architecture.empty() && of_type != nullptr) config.architecture = of_type->architecture;
-  if (config.architecture.empty()) fields.fail_value("architectures", "a list that names the model's class");
   const ModelFamily* family = find_model_family(config.architecture);
   if (family == nullptr) return generic_model_family();
   if (config.model_type.empty()) config.model_type = family->model_type;
@@ -187,6 +183,16 @@ void read_window(JsonFields& fields, const json& object, const ModelFamily& fami
   }
 }
 
+Status judge_eos_tokens(const std::vector<int32_t>& ids, int64_t vocab_size, const std::string& where) {
+  for (const int32_t id : ids) {
+    if (id < vocab_size) continue;
+    return invalid_argument(where + ": eos_token_id " + std::to_string(id) + " is beyond the vocabulary of " +
+                                std::to_string(vocab_size) + " tokens, so no text could ever end with it",
+                            "eos_token_id");
+  }
+  return {};
+}
+
 void read_tokens(JsonFields& fields, const json& object, const ModelFamily& family, ModelConfig& config) {
   const auto single = [&](const char* key, std::optional<int32_t> fallback) -> std::optional<int32_t> {
     const auto ids = fields.token_ids(key);
@@ -196,6 +202,8 @@ void read_tokens(JsonFields& fields, const json& object, const ModelFamily& fami
   config.bos_token_id = single("bos_token_id", family.bos_token_id);
   config.pad_token_id = single("pad_token_id", std::nullopt);
   config.eos_token_ids = fields.token_ids("eos_token_id");
+  const Status eos = judge_eos_tokens(config.eos_token_ids, config.vocab_size, fields.where());
+  if (!eos.ok()) fields.fail(eos.error());
   if (!object.contains("eos_token_id") && family.eos_token_id) config.eos_token_ids = {*family.eos_token_id};
 }
 
@@ -288,8 +296,10 @@ Result<JudgedConfig> judge(const json& object, const std::string& where) {
 Result<JudgedConfig> judge_documents(const json& object, const json* generation, const std::string& where) {
   QUIRE_ASSIGN_OR_RETURN(JudgedConfig judged, judge(object, where + "/config.json"));
   if (generation != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(judged.config.generation,
-                           parse_generation_config(*generation, where + "/generation_config.json"));
+    const std::string generation_where = where + "/generation_config.json";
+    QUIRE_ASSIGN_OR_RETURN(judged.config.generation, parse_generation_config(*generation, generation_where));
+    QUIRE_RETURN_IF_ERROR(
+        judge_eos_tokens(judged.config.generation.eos_token_ids, judged.config.vocab_size, generation_where));
   }
   join_token_ids(judged.config.eos_token_ids, judged.config.generation.eos_token_ids);
   return judged;

@@ -126,6 +126,8 @@ def test_an_unknown_architecture(folder):
     ({"hidden_act": "xielu"}, "xielu"),
     ({"num_key_value_heads": 3}, "num_key_value_heads"),
     ({"hidden_size": "large"}, "hidden_size"),
+    ({"eos_token_id": 1_000_000}, "eos_token_id"),
+    ({"architectures": []}, "architectures"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
     ({"rope_scaling": {"rope_type": "longrope", "factor": 2}}, "longrope"),
 ], ids=lambda value: value if isinstance(value, str) else "")

@@ -97,6 +97,12 @@ TEST(GgufConfig, BiasesHeadAndTokensComeFromTheFile) {
   EXPECT_THAT(judged->config.layer_types, Each(LayerType::kSlidingAttention));
 }
 
+TEST(GgufConfig, AnEosTokenBeyondTheVocabularyIsRefused) {
+  GgufBuilder builder = minimal("llama");
+  builder.integer("tokenizer.ggml.eos_token_id", 5);
+  EXPECT_THAT(error_of(builder), HasSubstr("tokenizer.ggml.eos_token_id 5 is beyond the vocabulary of 5 tokens"));
+}
+
 TEST(GgufConfig, MissingKeysAreNamed) {
   EXPECT_THAT(error_of(GgufBuilder().text("general.architecture", "llama")), HasSubstr("llama.context_length"));
   EXPECT_THAT(error_of(GgufBuilder()), HasSubstr("general.architecture"));

@@ -75,6 +75,26 @@ TEST(ModelLoading, LOAD_19_EosListsAreJoined) {
   EXPECT_EQ(judged->config.generation.temperature, 0.6);
 }
 
+TEST(ModelLoading, AnEosTokenBeyondTheVocabularyIsRefused) {
+  EXPECT_THAT(error_of("LlamaForCausalLM", R"("vocab_size":100,"eos_token_id":[2,100])"),
+              HasSubstr("model/config.json: eos_token_id 100 is beyond the vocabulary of 100 tokens"));
+  const auto judged =
+      judge("LlamaForCausalLM", R"("vocab_size":100,"eos_token_id":99)", R"({"eos_token_id":[99,128009]})");
+  ASSERT_FALSE(judged.ok());
+  EXPECT_THAT(judged.error().message, HasSubstr("model/generation_config.json: eos_token_id 128009"));
+}
+
+TEST(ModelLoading, AConfigWithoutArchitecturesIsRefused) {
+  for (const char* names : {"", R"("architectures":[],)", R"("architectures":null,)", R"("architectures":[""],)",
+                            R"("architectures":"Qwen3ForCausalLM",)", R"("architectures":[3],)"}) {
+    const auto judged = judge_model_config("{" + std::string(names) + R"("model_type":"qwen3"})", "", "model");
+    ASSERT_FALSE(judged.ok()) << names;
+    EXPECT_THAT(
+        judged.error().message,
+        HasSubstr(R"(architectures must be a list that names the model's class, such as ["Qwen3ForCausalLM"])"));
+  }
+}
+
 TEST(ModelLoading, LOAD_20_ThetaDefault) {
   for (const char* name : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
     EXPECT_EQ(judge(name, "")->config.rope.theta, 10000.0) << name;
