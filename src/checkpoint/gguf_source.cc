@@ -90,6 +90,8 @@ class GgufSource final : public WeightSource {
 
   void release(const WeightInfo& weight) const override { file_.release(*index_.place_of(weight).tensor); }
 
+  std::vector<std::filesystem::path> files() const override { return {description_}; }
+
   const std::string& description() const override { return description_; }
 
  private:

@@ -80,6 +80,12 @@ class SafetensorsSource final : public WeightSource {
     place.file->release(*place.entry);
   }
 
+  std::vector<std::filesystem::path> files() const override {
+    std::vector<std::filesystem::path> paths;
+    for (const SafetensorsFile& file : files_) paths.emplace_back(file.description());
+    return paths;
+  }
+
   const std::string& description() const override { return description_; }
 
  private:

@@ -47,6 +47,9 @@ class QUIRE_API WeightSource {
   /// The tensor is not needed any more: its pages may leave memory.
   virtual void release(const WeightInfo& weight) const = 0;
 
+  /// The files that it reads; none where it reads memory.
+  virtual std::vector<std::filesystem::path> files() const { return {}; }
+
   /// Where it was read from, for messages.
   virtual const std::string& description() const = 0;
 };

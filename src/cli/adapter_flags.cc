@@ -17,6 +17,10 @@ void add_lora_engine_flags(FlagSet& flags, LoraConfig& config) {
              "Adapters to keep in memory: beyond, the longest unused idle one leaves and is read again on its next use "
              "(default: no limit)",
              into(&config.max_cpu_loras, 1))
+      .flag("--fully-sharded-loras",
+            "Let tensor parallel ranks divide both matrices of an adapter: less memory, more messages (default: the "
+            "one on the divided side)",
+            &config.fully_sharded)
       .value("--lora-dtype", "TYPE",
              "Storage type of adapters: auto (that of the model's weights), float32, bfloat16, float16 (default: auto)",
              into(&config.dtype));
@@ -46,6 +50,7 @@ void check_lora_arguments(const LoraConfig& config, const std::vector<std::strin
     needs(config.max_loras.has_value(), "--max-loras");
     needs(config.max_lora_rank.has_value(), "--max-lora-rank");
     needs(config.max_cpu_loras.has_value(), "--max-cpu-loras");
+    needs(config.fully_sharded, "--fully-sharded-loras");
     needs(config.dtype.has_value(), "--lora-dtype");
     needs(!modules.empty(), "--lora-modules");
     needs(!config.folder.empty(), "--lora-dir");

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <utility>
+
 #include "cli/adapter_flags.h"
 #include "cli/flag_values.h"
 #include "cli/unbuilt_flags.h"
@@ -70,7 +73,18 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
              into(&config.tensor_parallel_size, 1, SharedSegment::kMaxRanks))
       .value("--pipeline-parallel-size", "N",
              "Divide the model's layers over N stages of such ranks, which take turns; -pp for short (default: 1)",
-             into(&config.pipeline_parallel_size, 1, SharedSegment::kMaxRanks));
+             into(&config.pipeline_parallel_size, 1, SharedSegment::kMaxRanks))
+      .value("--pipeline-layer-partition", "N,N,...",
+             "Layers of each stage, which add up to the model's; QUIRE_PP_LAYER_PARTITION says the same (default: "
+             "evenly, one more for some stages before the last)",
+             [&config](const std::string& text) -> Status {
+               QUIRE_ASSIGN_OR_RETURN(config.pipeline_layer_partition, parse_whole_numbers(text, 1));
+               return {};
+             })
+      .value(
+          "--max-rank-restarts", "N",
+          "How often within 10 minutes failed ranks are started again; one failure more ends the server (default: 3)",
+          into(&config.max_rank_restarts, 0, 1000));
 }
 
 void add_cache_flags(FlagSet& flags, EngineConfig& config) {
@@ -130,7 +144,13 @@ void add_engine_flags(FlagSet& flags, EngineArguments& arguments) {
   add_unbuilt_engine_flags(flags);
 }
 
-void check_engine_arguments(const EngineArguments& arguments) {
+void check_engine_arguments(EngineArguments& arguments) {
+  const char* const partition = std::getenv("QUIRE_PP_LAYER_PARTITION");
+  if (partition != nullptr && arguments.config.pipeline_layer_partition.empty()) {
+    auto layers = parse_whole_numbers(partition, 1);
+    if (!layers.ok()) throw FlagError("QUIRE_PP_LAYER_PARTITION: " + layers.error().message + ".");
+    arguments.config.pipeline_layer_partition = std::move(*layers);
+  }
   const EngineConfig& config = arguments.config;
   check_lora_arguments(config.lora);
   if (config.max_num_batched_tokens && config.max_num_seqs && *config.max_num_batched_tokens < *config.max_num_seqs) {

@@ -18,7 +18,8 @@ struct EngineArguments {
 /// Adds the model and engine groups, and the vLLM flags that are not built (hidden; refused by name when given).
 void add_engine_flags(FlagSet& flags, EngineArguments& arguments);
 
-/// Contradictions that show without the model; throws FlagError.
-void check_engine_arguments(const EngineArguments& arguments);
+/// Takes QUIRE_PP_LAYER_PARTITION where its flag is not given; then contradictions that show without the model, which
+/// throw FlagError.
+void check_engine_arguments(EngineArguments& arguments);
 
 }  // namespace quire::cli

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -37,6 +38,17 @@ Error not_a_size(std::string_view text) {
 }
 
 }  // namespace
+
+Result<std::vector<int64_t>> parse_whole_numbers(std::string_view text, int64_t minimum) {
+  std::vector<int64_t> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    QUIRE_ASSIGN_OR_RETURN(const int64_t number, parse_whole_number(text.substr(begin, end - begin), minimum));
+    numbers.push_back(number);
+    begin = end + 1;
+  }
+  return numbers;
+}
 
 Result<int64_t> parse_whole_number(std::string_view text, int64_t minimum, int64_t maximum) {
   int64_t value = 0;

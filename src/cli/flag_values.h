@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "tensor/dtype.h"
@@ -15,6 +16,9 @@ namespace quire::cli {
 /// A decimal whole number in [minimum, maximum]. The message does not name the flag: its caller does.
 Result<int64_t> parse_whole_number(std::string_view text, int64_t minimum = std::numeric_limits<int64_t>::min(),
                                    int64_t maximum = std::numeric_limits<int64_t>::max());
+
+/// Such numbers with commas between them, one at least.
+Result<std::vector<int64_t>> parse_whole_numbers(std::string_view text, int64_t minimum);
 
 /// A whole number with an optional suffix, as vLLM reads it: k, m, g, t are powers of 1,000 (a fraction such as 25.6k
 /// may stand before them); K, M, G, T, also written Ki.. or KiB.., are powers of 1,024 (whole numbers only).

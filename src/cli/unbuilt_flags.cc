@@ -32,7 +32,6 @@ const UnbuiltFlag kEngineFlags[] = {
     {"--master-addr", true, {"127.0.0.1"}, kMpi},
     {"--master-port", true, {"29501"}, kMpi},
     {"--headless", false, {}, kMpi},
-    {"--fully-sharded-loras", false, {}, "is not built: ranks divide one of an adapter's two matrices, as without it"},
     {"--lora-target-modules", true, {}, "is not built: an adapter is used on every module that it has weights for"},
     {"--default-mm-loras", true, {}, "does not apply: the models are text only"},
     {"--enable-tower-connector-lora", false, {}, "does not apply: the models are text only"},

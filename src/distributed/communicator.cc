@@ -17,12 +17,12 @@ template <typename Function>
 Status Communicator::run(const char* operation, Function&& function) {
   if (failure_) return *failure_;
   operation_ = operation;
-  if (timeout_.count() > 0) {
-    deadline_ = std::chrono::steady_clock::now() + timeout_;
-  } else {
-    deadline_.reset();
-  }
+  deadline_.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  if (timeout_.count() > 0) deadline_ = begin + timeout_;
   Status status = function();
+  ++times_.calls;
+  times_.inside += std::chrono::steady_clock::now() - begin;
   if (!status.ok()) failure_ = status.error();
   return status;
 }

@@ -15,6 +15,13 @@
 
 namespace quire {
 
+/// What a rank's operations took so far, and how much of that it waited for other ranks.
+struct CommunicatorTimes {
+  int64_t calls = 0;
+  std::chrono::nanoseconds inside{0};
+  std::chrono::nanoseconds waiting{0};
+};
+
 /// A rank's end of one group. All ranks of the group must call the same operations in the same order with sizes that
 /// agree; calls that do not are found and answered with an Error where the ranks meet.
 ///
@@ -60,6 +67,9 @@ class Communicator {
   /// Returns when all ranks have called it.
   Status barrier();
 
+  /// For the thread that uses the communicator.
+  const CommunicatorTimes& times() const { return times_; }
+
   /// Ends the waits of all ranks that can be told, in this and every other group of the same transport.
   virtual void abort(std::string_view reason) = 0;
 
@@ -76,6 +86,10 @@ class Communicator {
   /// When the operation under way must give up; empty without a timeout. Set as it begins.
   const std::optional<std::chrono::steady_clock::time_point>& deadline() const { return deadline_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
+  /// Counts a wait for other ranks that began then and ends now.
+  void add_wait(std::chrono::steady_clock::time_point begin) {
+    times_.waiting += std::chrono::steady_clock::now() - begin;
+  }
   /// What the operation under way is called, for messages.
   const char* operation() const { return operation_; }
   /// "tp:0, rank 1 of 2: all_reduce", the beginning of messages.
@@ -93,6 +107,7 @@ class Communicator {
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   const char* operation_ = "";
   std::optional<Error> failure_;
+  CommunicatorTimes times_;
 };
 
 }  // namespace quire

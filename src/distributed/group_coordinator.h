@@ -70,6 +70,7 @@ class GroupCoordinator {
   /// Returns when all members have come here.
   Status barrier() { return communicator_->barrier(); }
 
+  const CommunicatorTimes& times() const { return communicator_->times(); }
   /// How long one operation may wait; zero: as long as the ranks live.
   void set_timeout(std::chrono::milliseconds timeout) { communicator_->set_timeout(timeout); }
   /// Breaks off the waits of the group's ranks, from any thread; see Communicator::abort.

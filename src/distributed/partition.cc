@@ -1,6 +1,7 @@
 #include "distributed/partition.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 namespace quire {
@@ -19,8 +20,14 @@ int64_t partition_multiple(int64_t total, int ranks, int64_t preferred) {
   return (total + preferred - 1) / preferred >= ranks ? preferred : 1;
 }
 
-Range partition_layers(int64_t layers, ParallelRank stage) {
+Range partition_layers(int64_t layers, ParallelRank stage, std::span<const int64_t> given) {
   QUIRE_CHECK(layers >= stage.size && stage.rank >= 0 && stage.rank < stage.size);
+  if (!given.empty()) {
+    QUIRE_CHECK(static_cast<int>(given.size()) == stage.size &&
+                std::accumulate(given.begin(), given.end(), int64_t{0}) == layers);
+    const int64_t begin = std::accumulate(given.begin(), given.begin() + stage.rank, int64_t{0});
+    return {begin, begin + given[static_cast<size_t>(stage.rank)]};
+  }
   const int64_t share = layers / stage.size;
   const int64_t remaining = layers % stage.size;
   const int64_t first_larger = stage.size - 1 - remaining;  // the stages from here to the last but one

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/api.h"
@@ -32,8 +33,9 @@ QUIRE_API Range partition(int64_t total, ParallelRank place, int64_t multiple = 
 QUIRE_API int64_t partition_multiple(int64_t total, int ranks, int64_t preferred);
 
 /// The layers of one pipeline stage, as vLLM divides them: where they do not divide, the stages before the last have
-/// one more, counted backwards from the last but one, since the last has the head besides.
-QUIRE_API Range partition_layers(int64_t layers, ParallelRank stage);
+/// one more, counted backwards from the last but one, since the last has the head besides. Or as `given`, which has a
+/// number of layers for each stage that add up to `layers`.
+QUIRE_API Range partition_layers(int64_t layers, ParallelRank stage, std::span<const int64_t> given = {});
 
 /// The heads of one rank: its query heads as evenly as they go, and the KV heads that those read. A KV head that the
 /// query heads of several ranks read is held by each of them.

@@ -10,18 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "engine/executor.h"
 #include "engine/request.h"
 
 namespace quire {
 
 struct EngineCommand {
-  enum class Kind : uint8_t { kSubmit, kAbort, kResetPrefixCache };
+  enum class Kind : uint8_t { kSubmit, kAbort, kResetPrefixCache, kRankTimes };
   Kind kind = Kind::kSubmit;
-  EngineRequest request;                     ///< kSubmit
-  OutputCallback callback;                   ///< kSubmit
-  double arrival_time = 0;                   ///< kSubmit
-  std::string id;                            ///< kAbort
-  std::shared_ptr<std::promise<bool>> done;  ///< kResetPrefixCache
+  EngineRequest request;                                             ///< kSubmit
+  OutputCallback callback;                                           ///< kSubmit
+  double arrival_time = 0;                                           ///< kSubmit
+  std::string id;                                                    ///< kAbort
+  std::shared_ptr<std::promise<bool>> done;                          ///< kResetPrefixCache
+  std::shared_ptr<std::promise<std::vector<RankTimes>>> rank_times;  ///< kRankTimes
 };
 
 /// Many writers, one reader. Once closed, nothing more gets in.
@@ -46,12 +48,7 @@ class CommandQueue {
     submissions_ = 0;
   }
 
-  /// Parks until there are commands or the queue is closed.
-  void wait() {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return closed_ || !commands_.empty(); });
-  }
-  /// The same for at most `time`; false when nothing came.
+  /// Parks until there are commands or the queue is closed, for at most `time`; false when nothing came.
   bool wait_for(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return wake_.wait_for(lock, time, [this] { return closed_ || !commands_.empty(); });

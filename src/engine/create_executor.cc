@@ -1,7 +1,10 @@
 #include "engine/create_executor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "distributed/partition.h"
@@ -11,6 +14,24 @@
 
 namespace quire {
 namespace {
+
+/// Where the layers of each stage are given.
+Status check_layer_partition(const EngineConfig& config, const ModelConfig& model) {
+  const std::vector<int64_t>& layers = config.pipeline_layer_partition;
+  const auto refuse = [&](const std::string& why) {
+    return invalid_argument(fmt::format("--pipeline-layer-partition {} {}", fmt::join(layers, ","), why),
+                            "pipeline_layer_partition");
+  };
+  if (layers.empty()) return {};
+  if (static_cast<int>(layers.size()) != config.pipeline_parallel_size) {
+    return refuse(fmt::format("names {} stages, but --pipeline-parallel-size is {}", layers.size(),
+                              config.pipeline_parallel_size));
+  }
+  if (std::ranges::min(layers) < 1) return refuse("leaves a stage without a layer");
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  if (sum == model.num_hidden_layers) return {};
+  return refuse(fmt::format("adds up to {} layers, but the model has {}", sum, model.num_hidden_layers));
+}
 
 /// Said before anything is started.
 Status check_sizes(const EngineConfig& config, const ModelConfig& model) {
@@ -23,6 +44,7 @@ Status check_sizes(const EngineConfig& config, const ModelConfig& model) {
                                         config.pipeline_parallel_size, model.num_hidden_layers),
                             "pipeline_parallel_size");
   }
+  QUIRE_RETURN_IF_ERROR(check_layer_partition(config, model));
   if (config.tensor_parallel_size == 1) return {};
   const auto heads =
       partition_heads(model.num_attention_heads, model.num_key_value_heads, {0, config.tensor_parallel_size});

@@ -23,6 +23,8 @@ namespace {
 /// The idle integrity check starts only after this long without work, so as not to stand in the way of a quick
 /// successor.
 constexpr std::chrono::milliseconds kQuietBeforeCheck{100};
+/// How often an idle engine looks whether its executor has failed.
+constexpr std::chrono::milliseconds kIdleLook{500};
 
 }  // namespace
 
@@ -57,6 +59,7 @@ struct Engine::Impl {
   mutable std::mutex stats_mutex;
   EngineStats stats;
   std::shared_ptr<const StepObserver> observer;
+  std::string fault_message;
 
   std::thread thread;  ///< last: it uses all of the above
 };
@@ -67,6 +70,10 @@ void Engine::Impl::run() {
     finish(FinishReason::kAbort, std::nullopt);
   } catch (const std::exception& fault) {
     spdlog::critical("The engine stops: {}", fault.what());
+    {
+      const std::lock_guard lock(stats_mutex);
+      fault_message = fault.what();
+    }
     alive = false;
     queue.close();
     finish(FinishReason::kError,
@@ -84,7 +91,7 @@ void Engine::Impl::serve() {
     if (tokens > 0) observe(tokens);
     if (core.has_requests() || queue.wait_for(kQuietBeforeCheck)) continue;
     core.check_integrity();
-    queue.wait();
+    while (!queue.wait_for(kIdleLook)) core.recover_if_failed();
   }
 }
 
@@ -109,6 +116,9 @@ void Engine::Impl::obey(EngineCommand& command) {
     case EngineCommand::Kind::kResetPrefixCache:
       command.done->set_value(core.reset_prefix_cache());
       return;
+    case EngineCommand::Kind::kRankTimes:
+      command.rank_times->set_value(core.executor().rank_times());
+      return;
   }
 }
 
@@ -122,6 +132,7 @@ void Engine::Impl::finish(FinishReason reason, const std::optional<Error>& error
   core.deliver();
   for (EngineCommand& command : commands) {
     if (command.kind == EngineCommand::Kind::kResetPrefixCache) command.done->set_value(false);
+    if (command.kind == EngineCommand::Kind::kRankTimes) command.rank_times->set_value({});
     if (command.kind != EngineCommand::Kind::kSubmit) continue;
     RequestOutput output;
     output.id = command.request.id;
@@ -212,6 +223,19 @@ bool Engine::reset_prefix_cache() {
   }
 }
 
+std::vector<RankTimes> Engine::rank_times() {
+  EngineCommand command;
+  command.kind = EngineCommand::Kind::kRankTimes;
+  command.rank_times = std::make_shared<std::promise<std::vector<RankTimes>>>();
+  std::future<std::vector<RankTimes>> times = command.rank_times->get_future();
+  try {
+    if (impl_->queue.push(std::move(command))) return times.get();
+  } catch (const std::future_error&) {
+    // The engine died over it.
+  }
+  return {};
+}
+
 EngineStats Engine::stats() const {
   EngineStats stats;
   {
@@ -229,5 +253,10 @@ void Engine::set_step_observer(StepObserver observer) {
 }
 
 bool Engine::healthy() const { return impl_->alive; }
+
+std::string Engine::fault() const {
+  const std::lock_guard lock(impl_->stats_mutex);
+  return impl_->fault_message;
+}
 
 }  // namespace quire

@@ -72,10 +72,14 @@ class Engine {
   bool reset_prefix_cache();
 
   EngineStats stats() const;
+  /// Executor's, asked between two steps.
+  std::vector<RankTimes> rank_times();
   void set_step_observer(StepObserver observer);
 
   /// False once the engine thread has died of an internal fault, or of an executor that could not recover.
   bool healthy() const;
+  /// Why it has died; nothing while healthy().
+  std::string fault() const;
 
  private:
   struct Impl;

@@ -21,6 +21,7 @@ struct LoraConfig {
   std::optional<int64_t> max_lora_rank;       ///< --max-lora-rank: adapters above it are refused
   std::optional<int64_t> max_cpu_loras;       ///< --max-cpu-loras: above it the longest unused idle adapter leaves memory
   std::optional<DType> dtype;                 ///< --lora-dtype: storage type of adapters; none is that of the model's weights
+  bool fully_sharded = false;                 ///< --fully-sharded-loras: tensor parallel ranks divide both matrices of an adapter
   std::string folder;                         ///< --lora-dir: each sub-folder is an adapter; empty: none
 };
 
@@ -47,6 +48,8 @@ struct EngineConfig {
   int threads = 0;                                    ///< --threads, of all ranks together; 0: from affinity and quota
   int tensor_parallel_size = 1;                       ///< --tensor-parallel-size: ranks that hold a part of each layer
   int pipeline_parallel_size = 1;                     ///< --pipeline-parallel-size: stages that hold some of the layers
+  std::vector<int64_t> pipeline_layer_partition;      ///< --pipeline-layer-partition: layers of each stage; empty: evenly
+  int max_rank_restarts = 3;                          ///< --max-rank-restarts: how often within 10 minutes failed ranks are started anew
 
   /// Ranks of the model together.
   int ranks() const { return tensor_parallel_size * pipeline_parallel_size; }

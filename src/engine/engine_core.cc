@@ -128,7 +128,7 @@ int64_t EngineCore::step() {
   const double executed = steady_seconds();
   if (status.ok()) {
     book_results();
-  } else if (recover()) {
+  } else if (recover_if_failed()) {
     return 0;
   } else {
     fail_step(status.error());
@@ -191,7 +191,7 @@ void EngineCore::fail_step(const Error& error) {
   }
 }
 
-bool EngineCore::recover() {
+bool EngineCore::recover_if_failed() {
   const std::optional<Error> failure = executor_->failure();
   if (!failure) return false;
   spdlog::error("{}. Starting again; {} requests are recomputed", failure->message, scheduler_.running_count());

@@ -32,6 +32,9 @@ class EngineCore {
   /// Outputs wait for deliver().
   int64_t step();
 
+  /// Where the executor has failed, also while nothing ran: recovers, as step() does. True when it has.
+  bool recover_if_failed();
+
   /// Calls the callbacks of what step(), abort() and end_all() produced.
   void deliver();
 
@@ -60,8 +63,6 @@ class EngineCore {
   Status run_executor();
   void book_results();
   void fail_step(const Error& error);
-  /// After a step that failed: false where only its requests failed.
-  bool recover();
   void count_end(FinishReason reason);
   void end_request(RequestState& request, RequestOutput&& output);
 

@@ -12,6 +12,13 @@
 
 namespace quire {
 
+/// What one rank's steps took so far: in all, and of that in operations with other ranks, and of that in waiting for
+/// them to come, because their parts took longer or because their stages come first.
+struct RankTimes {
+  double steps = 0, collectives = 0, waiting = 0;  ///< seconds
+  int64_t operations = 0;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -27,6 +34,9 @@ class Executor {
     (void)adapter_id;
     return unsupported("this executor takes no LoRA adapters: " + files.folder().string());
   }
+  /// Of each rank, between two steps, for the thread that runs them. None where there is one rank.
+  virtual std::vector<RankTimes> rank_times() { return {}; }
+
   /// Why no step can succeed any more, once that is so. From any thread.
   virtual std::optional<Error> failure() const { return std::nullopt; }
   /// After a failure: makes steps possible again, with all adapters, but with nothing in the cache. An Error where that

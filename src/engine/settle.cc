@@ -46,6 +46,8 @@ Result<WorkerSettings> settle_worker(const EngineConfig& config, const ModelConf
   QUIRE_ASSIGN_OR_RETURN(settings.max_positions, settle_positions(config, model));
   settings.block_size = config.block_size;
   settings.ignore_unexpected_weights = config.ignore_unexpected_weights;
+  settings.layers_per_stage = config.pipeline_layer_partition;
+  settings.fully_sharded_loras = config.lora.fully_sharded;
   return settings;
 }
 

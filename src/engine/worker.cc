@@ -19,7 +19,7 @@ Status Worker::build(const ModelConfig& config, const WorkerSettings& settings) 
   linear_method_ = make_unquantized_linear_method(settings.storage);
   layer_context_ = std::make_unique<LayerContext>(
       LayerContext{context_, arena_, parameters_, adaptable_, *linear_method_, settings.storage, place_.tensor_parallel,
-                   settings.max_positions, place_.stage});
+                   settings.max_positions, place_.stage, settings_.layers_per_stage});
   QUIRE_ASSIGN_OR_RETURN(model_, factory(*layer_context_, config));
   if (place_.stage.size > 1 && model_->intermediate_widths().empty()) {
     return unsupported(config.architecture + " cannot be divided into pipeline stages", "pipeline_parallel_size");
@@ -69,7 +69,9 @@ Status load_model_weights(Model& model, const WeightSource& weights, const std::
 Status Worker::load_weights(const WeightSource& weights, const std::function<void(int64_t)>& progress) {
   QUIRE_RETURN_IF_ERROR(parameters_.ignore_unexpected(settings_.ignore_unexpected_weights));
   QUIRE_RETURN_IF_ERROR(load_model_weights(*model_, weights, progress));
-  adapters_ = std::make_unique<LoraManager>(LoraTarget{adaptable_, model_->stacked_names(), settings_.lora});
+  adapters_ = std::make_unique<LoraManager>(
+      LoraTarget{adaptable_, model_->stacked_names(), settings_.lora,
+                 settings_.fully_sharded_loras ? place_.tensor_parallel : ParallelRank()});
   return {};
 }
 
@@ -86,6 +88,13 @@ void Worker::allocate_cache(const std::vector<int64_t>& blocks_per_group) {
   runner_ = std::make_unique<ModelRunner>(
       context_, *model_, *kv_cache_, *adapters_, settings_.block_size,
       StageLink(context_, place_.stage, place_.tensor_parallel, model_->intermediate_widths(), vocab_size_));
+}
+
+Status Worker::execute(const StepPlan& plan, StepResult& result) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = runner_->run(plan, result);
+  step_time_ += std::chrono::steady_clock::now() - begin;
+  return status;
 }
 
 }  // namespace quire

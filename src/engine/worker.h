@@ -1,6 +1,7 @@
 // One rank's share of a model and what it takes to run steps on it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,8 @@ struct WorkerSettings {
   int64_t max_positions = 0;         ///< that rotary tables cover
   int64_t block_size = 0;
   std::string ignore_unexpected_weights;  ///< a regular expression; empty: none
+  std::vector<int64_t> layers_per_stage;  ///< empty: as partition_layers() divides them
+  bool fully_sharded_loras = false;       ///< tensor parallel ranks divide both matrices of an adapter
 };
 
 /// A rank's places: which part of each layer it holds, and of which layers.
@@ -63,7 +66,9 @@ class Worker {
   void pin_caller() const { pool_.pin_caller(); }
 
   /// Runs one step. With several ranks rank 0 alone has results.
-  Status execute(const StepPlan& plan, StepResult& result) { return runner_->run(plan, result); }
+  Status execute(const StepPlan& plan, StepResult& result);
+  /// How long all steps so far took.
+  std::chrono::nanoseconds step_time() const { return step_time_; }
   /// Once weights are loaded; from any thread.
   LoraManager& adapters() { return *adapters_; }
 
@@ -85,6 +90,7 @@ class Worker {
   std::vector<KvCacheGroup> groups_;
   std::unique_ptr<KvCacheStorage> kv_cache_;
   std::unique_ptr<ModelRunner> runner_;
+  std::chrono::nanoseconds step_time_{0};
 };
 
 }  // namespace quire

@@ -25,7 +25,10 @@ struct AdaptableLayer {
     kEmbedding,  ///< rows of the weight, by token id
     kNorm,       ///< normalises rows by a vector
   };
+  /// Of a linear: what the tensor parallel ranks, if there are several, hold parts of.
+  enum class Division : uint8_t { kNone, kOutput, kInput };
   Kind kind = Kind::kLinear;
+  Division division = Division::kNone;
   std::string prefix;                    ///< "model.layers.0.self_attn.qkv_proj"
   std::vector<OutputPiece> pieces;       ///< of an embedding the vocabulary
   int64_t in_features = 0;               ///< of the checkpoint; of an embedding the hidden size, of a norm 1

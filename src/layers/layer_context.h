@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/huge_page_arena.h"
@@ -26,6 +27,8 @@ struct LayerContext {
   ParallelRank tensor_parallel;
   int64_t max_positions = 0;       ///< positions that rotary tables must cover
   ParallelRank pipeline_parallel;  ///< this rank's stage
+  /// The layers of each stage; empty: as partition_layers() divides them.
+  std::span<const int64_t> layers_per_stage;
 
   bool is_first_stage() const { return pipeline_parallel.rank == 0; }
   bool is_last_stage() const { return pipeline_parallel.rank == pipeline_parallel.size - 1; }

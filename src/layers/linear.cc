@@ -16,6 +16,7 @@ LinearBase::LinearBase(LayerContext& context, const std::string& prefix, Shape s
   weight_ = context.linear_method.create_weight(op_context, context.arena, local, input_.size());
 
   AdaptableLayer adaptable;
+  adaptable.division = context.tensor_parallel.size > 1 ? shape.division : AdaptableLayer::Division::kNone;
   adaptable.prefix = prefix;
   adaptable.pieces = pieces_;
   adaptable.in_features = shape.in_features;
@@ -81,13 +82,19 @@ ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, in
     : LinearBase(context, std::move(prefix),
                  {{{"", out_features, {0, out_features}}}, in_features, {0, in_features}, bias}) {}
 
+ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape)
+    : LinearBase(context, prefix, [&] {
+        shape.division = AdaptableLayer::Division::kOutput;
+        return std::move(shape);
+      }()) {}
+
 ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
                                            int64_t out_features, bool bias, int64_t multiple, bool gather)
-    : LinearBase(context, prefix,
-                 {{{"", out_features, partition(out_features, context.tensor_parallel, multiple)}},
-                  in_features,
-                  {0, in_features},
-                  bias}) {
+    : ColumnParallelLinear(context, prefix,
+                           Shape{{{"", out_features, partition(out_features, context.tensor_parallel, multiple)}},
+                                 in_features,
+                                 {0, in_features},
+                                 bias}) {
   if (gather) gather_output(context.tensor_parallel, multiple);
 }
 
@@ -162,7 +169,8 @@ RowParallelLinear::RowParallelLinear(LayerContext& context, std::string prefix, 
                   in_features,
                   input,
                   bias,
-                  context.tensor_parallel.rank == 0}),
+                  context.tensor_parallel.rank == 0,
+                  AdaptableLayer::Division::kInput}),
       cut_input_(!options.input_is_parallel),
       reduce_(options.reduce_results && context.tensor_parallel.size > 1) {}
 

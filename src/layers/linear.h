@@ -44,6 +44,7 @@ class QUIRE_API LinearBase {
     Range input;              ///< columns that this rank holds
     bool bias = false;
     bool add_bias_here = true;  ///< false on ranks whose sum another rank's bias is added to
+    AdaptableLayer::Division division = AdaptableLayer::Division::kNone;
   };
   LinearBase(LayerContext& context, const std::string& prefix, Shape shape);
   /// The product with this rank's weight.
@@ -80,8 +81,8 @@ class QUIRE_API ColumnParallelLinear : public LinearBase {
   void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const override;
 
  protected:
-  ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape)
-      : LinearBase(context, prefix, std::move(shape)) {}
+  /// `shape` without its division.
+  ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape);
   /// Makes forward() gather; the pieces were divided in multiples of `multiple`.
   void gather_output(ParallelRank place, int64_t multiple);
 

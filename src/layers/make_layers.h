@@ -29,7 +29,7 @@ inline void mark_elsewhere(LayerContext& context, const std::string& prefix) {
 template <typename Make>
 auto make_layers(LayerContext& context, int64_t total, const std::string& prefix, Make&& make) {
   std::vector<decltype(make(LayerPlace{}))> layers;
-  const Range own = partition_layers(total, context.pipeline_parallel);
+  const Range own = partition_layers(total, context.pipeline_parallel, context.layers_per_stage);
   for (int64_t index = 0; index < total; ++index) {
     LayerPlace place{static_cast<int>(index), static_cast<int>(index - own.begin),
                      prefix + "." + std::to_string(index)};

@@ -94,13 +94,15 @@ Result<std::shared_ptr<const LoraAdapter>> LoraAdapter::create(const std::string
   OpContext context{{}, &pool, &workspace, {}};
   std::shared_ptr<LoraAdapter> adapter(new LoraAdapter(stored_bytes(fits) >= kHugePagesFrom));
   adapter->layers_.resize(layers.size());
-  LoraLayerBuilder builder(context, name, tensors, target.storage, adapter->arena_);
+  LoraLayerBuilder builder(context, name, tensors, target.storage, adapter->arena_, target.fully_sharded);
   Status built = adapter->build(builder, layers, fits);
   if (meet) built = meet(built, builder.sums());
   QUIRE_RETURN_IF_ERROR(built);
   QUIRE_RETURN_IF_ERROR(builder.finish());
   for (std::unique_ptr<LoraLayer>& layer : adapter->layers_) {
-    if (layer != nullptr && !layer->changes_something()) layer.reset();
+    if (layer == nullptr || layer->changes_something()) continue;
+    // A rank without outputs still brings its part of A.
+    if (layer->meeting == LoraLayer::Meeting::kNone) layer.reset();
   }
   adapter->summarize(modules);
   return std::shared_ptr<const LoraAdapter>(std::move(adapter));

@@ -29,6 +29,8 @@ struct LoraTarget {
   const AdaptableLayers& layers;
   std::span<const StackedName> stacked;
   DType storage = DType::kFloat32;
+  /// This rank's place where ranks divide both matrices of an adapter, else a place among one.
+  ParallelRank fully_sharded;
 };
 
 class LoraLayerBuilder;

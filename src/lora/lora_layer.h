@@ -19,7 +19,8 @@ struct LoraSlice {
   int64_t first_rank = 0;  ///< A is rows [first_rank, first_rank + rank) of the layer's; rank 0: no product
   int64_t rank = 0;
   float scale = 1.0f;
-  std::optional<ops::PackedMatrix> b;       ///< [columns, rank]
+  std::optional<ops::PackedMatrix> b;       ///< [columns, rank]; fewer columns where ranks divide them
+  int64_t b_column = 0;                     ///< of the slice, where those of b begin
   std::optional<ops::PackedMatrix> weight;  ///< [columns, in]; of an embedding [vocabulary, hidden]
   Tensor gain;                              ///< [1, columns] or undefined: DoRA
   Tensor offset;                            ///< [1, columns] or undefined
@@ -38,6 +39,14 @@ struct LoraNorm {
 
 /// An adapter's part in one layer.
 struct LoraLayer {
+  /// What the ranks do between the two products where they divide both matrices (--fully-sharded-loras): each has some
+  /// rows of A and they gather x Aᵀ, or each has some columns of A, as of x, and they sum it. Then each does what
+  /// columns of B it has.
+  enum class Meeting : uint8_t { kNone, kGather, kReduce };
+  Meeting meeting = Meeting::kNone;
+  int64_t ranks = 0;              ///< of all slices together
+  std::vector<int64_t> a_shares;  ///< kGather: rows of A by rank
+  int a_share = 0;                ///< of which this rank's is that
   /// The A of all slices, one under the other: [ranks, in]. Of an embedding its transpose [vocabulary, rank], whose
   /// rows are looked up.
   std::optional<ops::PackedMatrix> a;

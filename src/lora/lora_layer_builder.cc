@@ -103,32 +103,63 @@ Status LoraLayerBuilder::finish() {
   return {};
 }
 
+void LoraLayerBuilder::make_a(const AdaptableLayer& layer, int64_t ranks, LoraLayer& result) {
+  result.ranks = ranks;
+  if (ranks == 0) return;
+  int64_t own = ranks;
+  if (fully_sharded_.size > 1 && layer.division == AdaptableLayer::Division::kOutput) {
+    result.meeting = LoraLayer::Meeting::kGather;
+    result.a_share = fully_sharded_.rank;
+    for (int rank = 0; rank < fully_sharded_.size; ++rank) {
+      result.a_shares.push_back(partition(ranks, {rank, fully_sharded_.size}).size());
+    }
+    own = result.a_shares[static_cast<size_t>(result.a_share)];
+  } else if (fully_sharded_.size > 1 && layer.division == AdaptableLayer::Division::kInput) {
+    result.meeting = LoraLayer::Meeting::kReduce;
+  }
+  if (own == 0) return;
+  result.a = ops::make_packed_matrix(arena_, own, layer.input.size(), storage_);
+  ops::zero_padding(context_, *result.a);
+}
+
+Status LoraLayerBuilder::pack_a(const AdaptableLayer& layer, const AdapterModule& module, const LoraSlice& slice,
+                                LoraLayer& result) {
+  const bool gathers = result.meeting == LoraLayer::Meeting::kGather;
+  const Range own = gathers ? partition(result.ranks, fully_sharded_) : Range{0, result.ranks};
+  const int64_t begin = std::max(slice.first_rank, own.begin);
+  const int64_t end = std::min(slice.first_rank + slice.rank, own.end);
+  if (begin >= end) return {};
+  const RowRun rows{begin - slice.first_rank, begin - own.begin, end - begin};
+  return pack(*module.a, {&rows, 1}, 0, layer.input, *result.a);
+}
+
 Status LoraLayerBuilder::add_linear(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result) {
+  const bool gathers = fully_sharded_.size > 1 && layer.division == AdaptableLayer::Division::kOutput;
+  // Without outputs of a module a rank needs nothing of it, or its share of A for the others.
+  const auto concerns = [&](const LoraFit& fit) { return gathers || !runs_of(layer.pieces, fit.piece).empty(); };
   int64_t ranks = 0;
   for (const LoraFit& fit : fits) {
-    if (fit.module->a != nullptr && !runs_of(layer.pieces, fit.piece).empty()) ranks += fit.module->rank;
+    if (fit.module->a != nullptr && concerns(fit)) ranks += fit.module->rank;
   }
-  if (ranks > 0) {
-    result.a = ops::make_packed_matrix(arena_, ranks, layer.input.size(), storage_);
-    ops::zero_padding(context_, *result.a);
-  }
+  make_a(layer, ranks, result);
   int64_t next_rank = 0;
   for (const LoraFit& fit : fits) {
     const AdapterModule& module = *fit.module;
-    const std::vector<RowRun> runs = runs_of(layer.pieces, fit.piece);
-    if (runs.empty() || (module.a == nullptr && module.bias == nullptr && module.weight == nullptr)) continue;
+    if (!concerns(fit) || (module.a == nullptr && module.bias == nullptr && module.weight == nullptr)) continue;
     LoraSlice slice;
-    slice.column = runs.front().local;
-    slice.columns = count_of(runs);
     slice.scale = module.scale;
     slice.first_rank = next_rank;
     slice.rank = module.a == nullptr ? 0 : module.rank;
     next_rank += slice.rank;
+    if (module.a != nullptr) QUIRE_RETURN_IF_ERROR(pack_a(layer, module, slice, result));
+    const std::vector<RowRun> runs = runs_of(layer.pieces, fit.piece);
+    if (runs.empty()) continue;
+    slice.column = runs.front().local;
+    slice.columns = count_of(runs);
     QUIRE_RETURN_IF_ERROR(pack_slice(layer, module, runs, result, slice));
     std::vector<double> squares;
     if (module.magnitude != nullptr) {
-      squares =
-          row_squares(context_, *layer.weight, slice.column, {*result.a, slice.first_rank, *slice.b, slice.scale});
+      QUIRE_ASSIGN_OR_RETURN(squares, squares_of(layer, module, runs, slice));
     }
     if (squares.empty() || whole_input(layer)) {
       QUIRE_RETURN_IF_ERROR(finish_slice(layer, module, runs, roots_of(squares), slice));
@@ -141,6 +172,20 @@ Status LoraLayerBuilder::add_linear(const AdaptableLayer& layer, std::span<const
   return {};
 }
 
+// Both factors are packed anew, since this rank may keep no more than a part of either.
+Result<std::vector<double>> LoraLayerBuilder::squares_of(const AdaptableLayer& layer, const AdapterModule& module,
+                                                         std::span<const RowRun> runs, const LoraSlice& slice) {
+  HugePageArena scratch(false);
+  ops::PackedMatrix a = ops::make_packed_matrix(scratch, slice.rank, layer.input.size(), storage_);
+  ops::PackedMatrix b = ops::make_packed_matrix(scratch, slice.columns, slice.rank, storage_);
+  ops::zero_padding(context_, a);
+  ops::zero_padding(context_, b);
+  const RowRun all_ranks{0, 0, slice.rank};
+  QUIRE_RETURN_IF_ERROR(pack(*module.a, {&all_ranks, 1}, 0, layer.input, a));
+  QUIRE_RETURN_IF_ERROR(pack(*module.b, runs, slice.column, {0, slice.rank}, b));
+  return row_squares(context_, *layer.weight, slice.column, {a, 0, b, slice.scale});
+}
+
 Status LoraLayerBuilder::pack_slice(const AdaptableLayer& layer, const AdapterModule& module,
                                     std::span<const RowRun> runs, LoraLayer& result, LoraSlice& slice) {
   if (module.weight != nullptr) {
@@ -149,11 +194,18 @@ Status LoraLayerBuilder::pack_slice(const AdaptableLayer& layer, const AdapterMo
     return pack(*module.weight, runs, slice.column, layer.input, *slice.weight);
   }
   if (module.a == nullptr) return {};
-  const RowRun a_rows{0, slice.first_rank, slice.rank};
-  QUIRE_RETURN_IF_ERROR(pack(*module.a, {&a_rows, 1}, 0, layer.input, *result.a));
-  slice.b = ops::make_packed_matrix(arena_, slice.columns, slice.rank, storage_);
+  std::vector<RowRun> own(runs.begin(), runs.end());
+  if (result.meeting == LoraLayer::Meeting::kReduce) {
+    // Whole panels, so that the base layer's tasks can add them.
+    const int64_t multiple = partition_multiple(slice.columns, fully_sharded_.size, ops::PackedMatrix::kPanelWidth);
+    const Range share = partition(slice.columns, fully_sharded_, multiple);
+    slice.b_column = share.begin;
+    if (share.size() == 0) return {};
+    own = {{runs.front().source + share.begin, slice.column + share.begin, share.size()}};
+  }
+  slice.b = ops::make_packed_matrix(arena_, count_of(own), slice.rank, storage_);
   ops::zero_padding(context_, *slice.b);
-  return pack(*module.b, runs, slice.column, {0, slice.rank}, *slice.b);
+  return pack(*module.b, own, slice.column + slice.b_column, {0, slice.rank}, *slice.b);
 }
 
 // With y = W x + bias, what the adapter wants is gain * (W x + scale * (B A x + lora_bias)) + its bias. So what is

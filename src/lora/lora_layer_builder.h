@@ -19,10 +19,16 @@ namespace quire {
 /// their sums of squares in sums(), for the ranks to add up, and finish() does the rest.
 class LoraLayerBuilder {
  public:
-  /// `name` says whose tensors they are. All must outlive it; matrices get their memory from `arena`.
+  /// `name` says whose tensors they are. All must outlive it; matrices get their memory from `arena`. With a
+  /// `fully_sharded` place among several ranks the former also cut A, by its rows, and the latter B, by its columns.
   LoraLayerBuilder(OpContext& context, const std::string& name, const WeightSource& tensors, DType storage,
-                   HugePageArena& arena)
-      : context_(context), name_(name), tensors_(tensors), storage_(storage), arena_(arena) {}
+                   HugePageArena& arena, ParallelRank fully_sharded = {})
+      : context_(context),
+        name_(name),
+        tensors_(tensors),
+        storage_(storage),
+        arena_(arena),
+        fully_sharded_(fully_sharded) {}
 
   /// `fits` are the modules of that layer, their shapes checked. `result` must stay where it is until finish().
   Status build(const AdaptableLayer& layer, std::span<const LoraFit> fits, LoraLayer& result);
@@ -39,7 +45,14 @@ class LoraLayerBuilder {
   Status pack_lookup(const AdapterModule& module, const RowRun& tokens, LoraLayer& result);
   Status set_gain(const AdapterModule& module, std::span<const double> norms, LoraSlice& slice);
   Status add_tokens(const AdaptableLayer& layer, const AdapterModule& module, LoraLayer& result);
-  /// The matrices of a linear's slice, whose outputs are those `runs` of the module's.
+  /// Makes room for A: `ranks` rows for all slices together, or this rank's share of them.
+  void make_a(const AdaptableLayer& layer, int64_t ranks, LoraLayer& result);
+  /// What this rank has of a slice's A.
+  Status pack_a(const AdaptableLayer& layer, const AdapterModule& module, const LoraSlice& slice, LoraLayer& result);
+  /// What DoRA divides a slice's magnitudes by, squared; of the columns of the input that this rank has.
+  Result<std::vector<double>> squares_of(const AdaptableLayer& layer, const AdapterModule& module,
+                                         std::span<const RowRun> runs, const LoraSlice& slice);
+  /// The matrices of a linear's slice, whose outputs are those `runs` of the module's; A aside.
   Status pack_slice(const AdaptableLayer& layer, const AdapterModule& module, std::span<const RowRun> runs,
                     LoraLayer& result, LoraSlice& slice);
   /// Its gain and offset. `norms` are those of its outputs with DoRA, else empty.
@@ -71,6 +84,7 @@ class LoraLayerBuilder {
   const WeightSource& tensors_;
   DType storage_;
   HugePageArena& arena_;
+  ParallelRank fully_sharded_;
   std::vector<double> sums_;
   std::vector<Waiting> waiting_;
 };

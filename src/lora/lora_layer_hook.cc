@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distributed/communication_op.h"
 #include "lora/lora_adapter.h"
 #include "ops/listed_tokens.h"
 
@@ -41,6 +42,7 @@ void LoraLayerHook::apply(OpContext& context, std::span<const AdapterSegment> se
 std::span<const ops::LinearPart> LoraLayerHook::prepare(OpContext& context, std::span<const AdapterSegment> segments,
                                                         int64_t first_row, const Tensor& x, Tensor& out) {
   scratch_.shrink.clear();
+  scratch_.meetings.clear();
   scratch_.expand.clear();
   scratch_.replace.clear();
   for (const AdapterSegment& segment : segments) {
@@ -54,6 +56,7 @@ std::span<const ops::LinearPart> LoraLayerHook::prepare(OpContext& context, std:
     }
   }
   ops::grouped_linear(context, scratch_.shrink);
+  meet(context);
   return scratch_.expand;
 }
 
@@ -73,30 +76,58 @@ void LoraLayerHook::finish(OpContext& context, std::span<const AdapterSegment> s
   }
 }
 
+// Where b has the columns of one rank alone, the others' are still finished: gains and offsets are for all of them.
 void LoraLayerHook::add_slice(const LoraSlice& slice, const Tensor& shrunk, const Tensor& out) {
-  ops::LinearPart part;
-  if (slice.b) {
-    part.x = shrunk.slice_cols(slice.first_rank, slice.rank);
-    part.weight = &*slice.b;
+  const int64_t begin = slice.b ? slice.b_column : 0;
+  const int64_t end = slice.b ? begin + slice.b->out_features : 0;
+  const auto add = [&](int64_t column, int64_t columns, bool product) {
+    if (columns == 0 || (!product && !slice.gain.defined() && !slice.offset.defined())) return;
+    ops::LinearPart part;
+    if (product) {
+      part.x = shrunk.slice_cols(slice.first_rank, slice.rank);
+      part.weight = &*slice.b;
+    }
+    part.out = out.slice_cols(slice.column + column, columns);
+    part.accumulate = true;
+    part.scale = slice.scale;
+    if (slice.gain.defined()) part.gain = slice.gain.slice_cols(column, columns);
+    if (slice.offset.defined()) part.bias = slice.offset.slice_cols(column, columns);
+    scratch_.expand.push_back(std::move(part));
+  };
+  add(0, begin, false);
+  add(begin, end - begin, true);
+  add(end, slice.columns - end, false);
+}
+
+Tensor LoraLayerHook::shrink(OpContext& context, const LoraLayer& layer, const Tensor& x) {
+  const bool gathers = layer.meeting == LoraLayer::Meeting::kGather;
+  Tensor whole = context.workspace->tensor(x.rows(), layer.ranks);
+  Tensor part = whole;
+  if (gathers) part = context.workspace->tensor(x.rows(), layer.a_shares[static_cast<size_t>(layer.a_share)]);
+  if (layer.a) {
+    ops::LinearPart product;
+    product.x = x;
+    product.weight = &*layer.a;
+    product.out = part;
+    scratch_.shrink.push_back(std::move(product));
   }
-  part.out = out.slice_cols(slice.column, slice.columns);
-  part.accumulate = true;
-  part.scale = slice.scale;
-  part.gain = slice.gain;
-  part.bias = slice.offset;
-  scratch_.expand.push_back(std::move(part));
+  if (layer.meeting != LoraLayer::Meeting::kNone) scratch_.meetings.push_back({&layer, std::move(part), whole});
+  return whole;
+}
+
+void LoraLayerHook::meet(OpContext& context) {
+  for (LoraScratch::Meeting& meeting : scratch_.meetings) {
+    if (meeting.layer->meeting == LoraLayer::Meeting::kReduce) {
+      tensor_model_parallel_all_reduce(context, meeting.whole);
+    } else {
+      tensor_model_parallel_all_gather(context, meeting.part, meeting.whole, -1, meeting.layer->a_shares);
+    }
+  }
 }
 
 void LoraLayerHook::add_linear(OpContext& context, const LoraLayer& layer, const Tensor& x, const Tensor& out) {
   Tensor shrunk;
-  if (layer.a) {
-    shrunk = context.workspace->tensor(x.rows(), layer.a->out_features);
-    ops::LinearPart part;
-    part.x = x;
-    part.weight = &*layer.a;
-    part.out = shrunk;
-    scratch_.shrink.push_back(std::move(part));
-  }
+  if (layer.ranks > 0) shrunk = shrink(context, layer, x);
   for (const LoraSlice& slice : layer.slices) {
     if (!slice.weight) {
       add_slice(slice, shrunk, out);

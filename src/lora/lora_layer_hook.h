@@ -12,6 +12,13 @@ namespace quire {
 
 /// Lists of products that all layers fill in turn, kept so that a step allocates nothing.
 struct LoraScratch {
+  /// A segment whose ranks meet: `part` is what this rank brings, `whole` what all then have.
+  struct Meeting {
+    const LoraLayer* layer = nullptr;
+    Tensor part;
+    Tensor whole;
+  };
+  std::vector<Meeting> meetings;
   std::vector<ops::LinearPart> shrink;
   std::vector<ops::LinearPart> expand;
   std::vector<ops::LinearPart> replace;  ///< weights trained whole
@@ -19,7 +26,7 @@ struct LoraScratch {
 
 /// Changes the output of one layer. Two groups of products do all segments: the shrink x Aᵀ into rows of the adapter's
 /// own rank, and the expand, which adds their product with Bᵀ and finishes what it adds to; of a linear as part of the
-/// layer's own product.
+/// layer's own product. Between them ranks meet where they divide both matrices, once for each segment.
 class LoraLayerHook final : public LoraHook {
  public:
   /// `layer` is the layer's index in AdaptableLayers. `scratch` may be shared by layers that never run at the same
@@ -39,6 +46,9 @@ class LoraLayerHook final : public LoraHook {
   void add_linear(OpContext& context, const LoraLayer& layer, const Tensor& x, const Tensor& out);
   void add_embedding(OpContext& context, const LoraLayer& layer, const Tensor& ids, Tensor& out);
   void add_slice(const LoraSlice& slice, const Tensor& shrunk, const Tensor& out);
+  /// The rows of x Aᵀ, once the shrinks have been done and the ranks have met.
+  Tensor shrink(OpContext& context, const LoraLayer& layer, const Tensor& x);
+  void meet(OpContext& context);
 
   AdaptableLayer::Kind kind_;
   size_t layer_;

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -17,6 +18,9 @@
 namespace quire {
 
 namespace {
+
+constexpr std::chrono::milliseconds kLookAtEngine{200};
+constexpr std::chrono::seconds kLastAnswers{5};  // for errors to reach the clients of an engine that has stopped
 
 std::atomic<int> g_signal_event{-1};
 
@@ -49,10 +53,10 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// True when a signal came within the time; -1 waits for ever.
-  bool wait(int milliseconds) const {
+  /// True when a signal came within the time.
+  bool wait(std::chrono::milliseconds time) const {
     pollfd descriptor = {event_, POLLIN, 0};
-    if (poll(&descriptor, 1, milliseconds) <= 0) return false;
+    if (poll(&descriptor, 1, static_cast<int>(time.count())) <= 0) return false;
     uint64_t count = 0;
     return read(event_, &count, sizeof count) == sizeof count;
   }
@@ -65,7 +69,7 @@ class StopSignals {
 void drain(Server& server, const StopSignals& signals, std::chrono::seconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (!server.idle()) {
-    if (signals.wait(20)) {
+    if (signals.wait(std::chrono::milliseconds(20))) {
       spdlog::warn("Second signal: ending without waiting for running requests.");
       return;
     }
@@ -90,14 +94,19 @@ int run_server(const ServerOptions& options, AsyncLlm& llm, BoundAddress address
   llm.engine().set_step_observer([&server](int64_t tokens) { server.observe_step(tokens); });
   std::cout << fmt::format("quire is listening on {} (OpenAI API under {}/v1)", server.url(), server.url())
             << std::endl;
-  while (!signals.wait(-1)) {
+  while (!signals.wait(kLookAtEngine) && llm.healthy()) {
   }
-  spdlog::info("Stopping: running requests may finish within {} s.", options.shutdown_timeout.count());
+  const bool healthy = llm.healthy();
+  if (healthy) {
+    spdlog::info("Stopping: running requests may finish within {} s.", options.shutdown_timeout.count());
+  } else {
+    std::cerr << "quire: the engine has stopped, and the server with it: " << llm.engine().fault() << std::endl;
+  }
   server.begin_drain();
-  drain(server, signals, options.shutdown_timeout);
+  drain(server, signals, healthy ? options.shutdown_timeout : std::min(options.shutdown_timeout, kLastAnswers));
   server.stop();
   llm.engine().set_step_observer({});
-  return 0;
+  return healthy ? 0 : 1;
 }
 
 }  // namespace quire

@@ -57,7 +57,7 @@ class Server {
 
 /// Serves until SIGINT or SIGTERM: then new requests get 503, running ones may finish within shutdown_timeout, and a
 /// second signal ends at once. Prints the URL when ready. Returns the exit code: 0 after a drain, 1 when the address is
-/// not free any more.
+/// not free any more or the engine has stopped after a fault, which ends the server.
 int run_server(const ServerOptions& options, AsyncLlm& llm, BoundAddress address);
 
 }  // namespace quire

@@ -33,6 +33,7 @@ class Server:
     process: subprocess.Popen
     url: str
     log: list = field(default_factory=list)
+    reader: threading.Thread | None = None  # of the log, to the end of the output
 
     @property
     def client(self) -> openai.OpenAI:
@@ -76,7 +77,8 @@ def start_server(model: Path, *flags: str, environment: dict | None = None, unde
                 ready.set()
         ready.set()
 
-    threading.Thread(target=read, daemon=True).start()
+    server.reader = threading.Thread(target=read, daemon=True)
+    server.reader.start()
     if not ready.wait(START_SECONDS) or not server.url:
         process.kill()
         pytest.fail("the server did not start: " + " ".join(command) + "\n" + "".join(server.log[-20:]))

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from conftest import MODELS, run_quire, running
+from conftest import MODELS, binary, run_quire, running
 from mpi_jobs import mpirun, needs_mpi
 
 PROMPTS = [[5, 6, 7], list(range(20, 90)), [300] * 20, [9]]
@@ -86,6 +87,33 @@ def test_stages_change_no_bit(server):
         wait_until_gone(pids)
 
 
+def test_stages_of_given_layers(server):
+    with running(MODELS / "llama", "--dtype", "float32", "-pp", "2",
+                 environment={"QUIRE_PP_LAYER_PARTITION": "1,1"}) as stages:
+        assert ask(stages, PROMPTS[1]) == ask(server, PROMPTS[1])
+    for flags, sentence in [
+            (["-pp", "2", "--pipeline-layer-partition", "1,2"], "1,2 adds up to 3 layers, but the model has 2"),
+            (["-pp", "2", "--pipeline-layer-partition", "2"], "2 names 1 stages, but --pipeline-parallel-size is 2"),
+            (["-pp", "2", "--pipeline-layer-partition", "0,2"], "--pipeline-layer-partition: 0 is below the least value"),
+            (["-pp", "2", "--pipeline-layer-partition", "1,"], "'' is not a whole number")]:
+        done = run_quire("serve", MODELS / "llama", "--port", "0", *flags)
+        assert done.returncode != 0
+        assert sentence in done.stderr
+    done = run_quire("serve", MODELS / "llama", "--port", "0", environment={"QUIRE_PP_LAYER_PARTITION": "a"})
+    assert done.returncode == 2
+    assert "QUIRE_PP_LAYER_PARTITION: 'a' is not a whole number." in done.stderr
+
+
+def test_bench_tells_the_shares_of_collectives_and_of_imbalance():
+    done = run_quire("bench", "throughput", "--model", MODELS / "llama", "-tp", "2", "--profile", "--num-prompts", "4",
+                     "--input-len", "20", "--output-len", "30")
+    assert done.returncode == 0, done.stderr
+    shares = r"Rank {}: [\d.]+% computing, [\d.]+% in collectives \(\d+ operations\), [\d.]+% waiting for other ranks"
+    assert re.search(shares.format(0), done.stdout)
+    assert re.search(shares.format(1), done.stdout)
+    assert re.search(r"All ranks: [\d.]+% collectives, [\d.]+% imbalance", done.stdout)
+
+
 def test_adapters_come_and_go_on_all_ranks():
     lora = ["--enable-lora", "--lora-modules", f"doubled={MODELS / 'llama' / 'dora-r4'}", "--dtype", "float32"]
     with running(MODELS / "llama", *lora) as whole, running(MODELS / "llama", *lora, "-tp", "2") as divided:
@@ -117,12 +145,31 @@ def test_tp_01_more_ranks_than_heads_are_refused_with_the_sizes_that_fit():
     assert "a pipeline parallel size of 3 is more than the model's 2 layers" in done.stderr
 
 
+def begin_streams(server):
+    """Four streams that are under way, and go on until the server ends them."""
+
+    def read():
+        body = {"prompt": [5, 6], "max_tokens": 450, "ignore_eos": True, "stream": True}
+        try:
+            with requests.post(server.url + "/v1/completions", json=body, stream=True, timeout=60) as stream:
+                for _ in stream.iter_lines():
+                    under_way.release()
+        except requests.RequestException:
+            pass
+
+    under_way = threading.Semaphore(0)
+    for _ in range(4):
+        threading.Thread(target=read, daemon=True).start()
+    assert under_way.acquire(timeout=30)
+
+
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT])
 def test_the_end_of_rank_0_leaves_nothing(sig):
     with running(MODELS / "llama", "-tp", "3") as server:
         pids = ranks_of(server)
         assert len(pids) == 2
         shared = set(os.listdir("/dev/shm"))
+        begin_streams(server)
         server.process.send_signal(sig)
         server.process.wait(timeout=30)
         wait_until_gone(pids)
@@ -178,16 +225,113 @@ def test_tp_06_streams_go_on_after_a_rank_has_failed(sig):
         assert server.stop() == 0
 
 
-def test_ranks_that_keep_failing_end_the_engine():
+def wait_for_another_rank(server, pids):
+    """Until the rank of those processes has been started again; its new process ids."""
+    end = time.monotonic() + SECONDS_TO_END
+    while True:
+        now = ranks_of(server)
+        if len(now) == len(pids) and not set(now) & set(pids):
+            return now
+        assert time.monotonic() < end, "not started again"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_fails_while_nothing_runs_is_started_again(sig):
     with running(MODELS / "llama", "-tp", "2", "--dtype", "float32") as server:
+        reference = ask(server, [5, 6, 7])
+        pids = ranks_of(server)
+        os.kill(pids[0], sig)
+        wait_for_another_rank(server, pids)
+        assert ask(server, [5, 6, 7]) == reference
+        assert server.stop() == 0
+
+
+def test_ranks_that_keep_failing_end_the_server():
+    with running(MODELS / "llama", "-tp", "2", "--dtype", "float32") as server:
+        pids = ranks_of(server)
         for _ in range(3):
-            os.kill(ranks_of(server)[0], signal.SIGKILL)
+            os.kill(pids[0], signal.SIGKILL)
+            pids = wait_for_another_rank(server, pids)
             ask(server, [5, 6, 7])
+        os.kill(pids[0], signal.SIGKILL)
+        assert server.process.wait(timeout=SECONDS_TO_END) == 1
+        server.reader.join()
+        assert "quire: the engine has stopped, and the server with it: the ranks have failed 4 times within 10 minutes " \
+            "(--max-rank-restarts 3)" in "".join(server.log)
+
+
+def copy_of_model(folder):
+    """The small llama as a folder of its own, with one adapter in it."""
+    shutil.copytree(MODELS / "llama", folder / "model", ignore=lambda path, names: [
+        name for name in names if (Path(path) / name).is_dir() and name != "dora-r4"])
+    return folder / "model"
+
+
+def test_streams_need_nothing_but_the_weights_to_be_computed_again(tmp_path):
+    model = copy_of_model(tmp_path)
+    adapter = tmp_path / "adapter"
+    (model / "dora-r4").rename(adapter)
+    with running(model, "-tp", "2", "--dtype", "float32", "--served-model-name", "m", "--enable-lora",
+                 "--lora-modules", f"a={adapter}") as server:
+        expected = streams_of(server, 4, 200, ["m", "a"])()
+        finish = streams_of(server, 4, 200, ["m", "a"])
+        shutil.rmtree(adapter)
+        (model / "tokenizer.json").unlink(missing_ok=True)
+        (model / "other.safetensors").write_bytes(b"no part of the model")
         os.kill(ranks_of(server)[0], signal.SIGKILL)
-        answer = requests.post(server.url + "/v1/completions", json={"prompt": [5], "max_tokens": 4}, timeout=30)
-        assert answer.status_code >= 500
-        assert "failed 4 times within 10 minutes" in answer.text
-        assert requests.get(server.url + "/health", timeout=10).status_code == 503
+        assert finish() == expected
+        assert server.stop() == 0
+
+
+def test_changed_weights_end_the_streams_and_the_server(tmp_path):
+    """Told by the header alone: size and time are as they were."""
+    model = copy_of_model(tmp_path)
+    with running(model, "-tp", "2", "--dtype", "float32") as server:
+        weights = next(iter(model.glob("*.safetensors")))
+        content, status = weights.read_bytes(), weights.stat()
+        length = int.from_bytes(content[:8], "little")
+        changed = content[8:8 + length].replace(b'{"format":"pt"}', b'{"format":"xx"}')
+        assert len(changed) == length and changed != content[8:8 + length]
+        # A file of its own: rank 0 goes on with the old one.
+        (model / "new").write_bytes(content[:8] + changed + content[8 + length:])
+        body = {"prompt": [5, 6, 7], "max_tokens": 400, "ignore_eos": True, "stream": True}
+        with requests.post(server.url + "/v1/completions", json=body, stream=True, timeout=60) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            (model / "new").rename(weights)
+            os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.kill(ranks_of(server)[0], signal.SIGKILL)
+            events = [line.decode() for line in lines if line]
+        assert any('"error"' in event and "have changed since rank 0 loaded them" in event for event in events), events[-3:]
+        assert server.process.wait(timeout=2 * SECONDS_TO_END) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3])
+def test_rank_0_killed_while_it_starts_leaves_nothing(seconds):
+    """The ranks have a process group of their own, so they are found by what they are."""
+
+    def ranks():
+        found = set()
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if b"QUIRE_RANK_PARENT=%d\0" % process.pid in (folder / "environ").read_bytes():
+                    found.add(int(folder.name))
+            except OSError:
+                continue
+        return found
+
+    shared = set(os.listdir("/dev/shm"))
+    process = subprocess.Popen([binary(), "serve", MODELS / "llama", "-tp", "3", "--port", "0"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + SECONDS_TO_END
+    while any(is_alive(pid) for pid in ranks()):
+        assert time.monotonic() < end, "orphans"
+        time.sleep(0.02)
+    assert set(os.listdir("/dev/shm")) <= shared
 
 
 DEMO = os.environ.get("QUIRE_DEMO_MODEL")

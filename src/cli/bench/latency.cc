@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/engine_profile.h"
 #include "cli/bench/json_file.h"
 #include "cli/bench/offline_arguments.h"
 #include "cli/bench/offline_load.h"
@@ -48,6 +49,7 @@ Samples measure(AsyncLlm& llm, const Arguments& a) {
 
 int run(Arguments& a) {
   const std::unique_ptr<AsyncLlm> llm = start_offline(a.offline);
+  const EngineProfile profile(llm->engine(), a.offline.profile);
   const Samples samples = measure(*llm, a);
   const double batch = static_cast<double>(a.batch_size);
   const double ttft = median(samples.first_token);
@@ -69,6 +71,7 @@ int run(Arguments& a) {
     percentiles[std::to_string(p)] = percentile(samples.latency, p);
     std::cout << fmt::format("Latency p{}: {:.4f} s\n", p, percentile(samples.latency, p));
   }
+  if (a.offline.profile) std::cout << profile.report();
   write_json_file(a.offline.output_json, {{"model", a.offline.engine.config.model},
                                           {"batch_size", a.batch_size},
                                           {"input_len", a.offline.shape.input_len},

@@ -17,6 +17,7 @@ void add_offline_flags(FlagSet& flags, OfflineArguments& a) {
              into_size(&a.shape.output_len, 1))
       .value("--temperature", "T", "Sampling temperature, 0: greedy (default: 0)", into(&a.temperature, 0, 2))
       .value("--output-json", "PATH", "Write the result as JSON too", into(&a.output_json))
+      .flag("--profile", "Tell where the time goes, rank by rank", &a.profile)
       .flag("--disable-tqdm", "No progress bar", &a.disable_progress);
   flags.group("Model").value("--model", "PATH", "A Hugging Face folder or a .gguf file", into(&a.engine.config.model));
   add_engine_flags(flags, a.engine);

@@ -21,6 +21,7 @@ struct OfflineArguments {
   std::vector<AdapterLease> adapters;  ///< loaded from there
   std::string output_json;
   bool disable_progress = false;
+  bool profile = false;  ///< --profile
 };
 
 /// --model, lengths, --temperature, --output-json, then the engine's flags with the offline defaults.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench/engine_profile.h"
 #include "cli/bench/json_file.h"
 #include "cli/bench/offline_arguments.h"
 #include "cli/bench/offline_load.h"
@@ -20,19 +21,6 @@ struct Arguments {
   int64_t num_prompts = 1000, warmups = 1;
 };
 
-/// The engine thread's time by part since `before`, as shares of its sum.
-std::string engine_shares(const EngineStats& before, const EngineStats& after) {
-  const double schedule = after.schedule_seconds - before.schedule_seconds;
-  const double execute = after.execute_seconds - before.execute_seconds;
-  const double update = after.update_seconds - before.update_seconds;
-  const double sum = schedule + execute + update;
-  if (sum <= 0) return {};
-  return fmt::format(
-      "Engine thread: {:.1f}% computing, {:.1f}% scheduling, {:.1f}% updating, {} steps, {} preemptions\n",
-      100 * execute / sum, 100 * schedule / sum, 100 * update / sum, after.steps - before.steps,
-      after.preemptions - before.preemptions);
-}
-
 int run(Arguments& a) {
   const std::unique_ptr<AsyncLlm> llm = start_offline(a.offline);
   const uint64_t seed = static_cast<uint64_t>(a.offline.engine.config.seed);
@@ -40,6 +28,7 @@ int run(Arguments& a) {
     run_batch(*llm, random_prompts(a.warmups, a.offline.shape, ~seed), a.offline.temperature, a.offline.adapters);
   const auto prompts = random_prompts(a.num_prompts, a.offline.shape, seed);
   const EngineStats before = llm->stats();
+  const EngineProfile profile(llm->engine(), a.offline.profile);
   const BatchTimes batch = run_batch(*llm, prompts, a.offline.temperature, a.offline.adapters);
   const EngineStats after = llm->stats();
   int64_t prompt_tokens = 0;
@@ -53,7 +42,7 @@ int run(Arguments& a) {
                            rate(a.num_prompts), rate(prompt_tokens + output_tokens), rate(output_tokens))
             << fmt::format("Total prompt tokens: {} ({:.2f} tok/s)\nTotal output tokens: {}\nElapsed: {:.3f} s\n",
                            prompt_tokens, rate(prompt_tokens), output_tokens, batch.seconds)
-            << engine_shares(before, after);
+            << profile.report();
   write_json_file(a.offline.output_json, {{"model", a.offline.engine.config.model},
                                           {"elapsed_time", batch.seconds},
                                           {"num_requests", a.num_prompts},

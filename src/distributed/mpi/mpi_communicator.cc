@@ -67,7 +67,9 @@ Status MpiCommunicator::expect(int64_t bytes, int source) {
 }
 
 Status MpiCommunicator::finish() {
+  const auto begin = std::chrono::steady_clock::now();
   Status status = messages_.finish(place(), *abort_, deadline(), describe);
+  add_wait(begin);                                        // what of it was the message's own way cannot be told
   if (!status.ok()) abort_->set(status.error().message);  // the job is over: no rank may wait for another to leave it
   return status;
 }

@@ -18,7 +18,10 @@ Error broken_off(const std::string& place, const std::string& reason) {
 
 Status ShmCommunicator::wait(SharedCounter& counter, uint32_t target, int peer) {
   if (counter.reached(target)) return {};
-  return wait_long(counter, target, peer);
+  const auto begin = std::chrono::steady_clock::now();
+  Status status = wait_long(counter, target, peer);
+  add_wait(begin);
+  return status;
 }
 
 Status ShmCommunicator::wait_long(SharedCounter& counter, uint32_t target, int peer) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/ranks/checkpoint_fingerprint.h"
 #include "engine/ranks/rank_adapters.h"
 #include "engine/ranks/rank_setup.h"
 #include "engine/ranks/step_codec.h"
@@ -18,9 +19,7 @@ namespace quire {
 namespace {
 
 constexpr std::chrono::seconds kTimeToEnd{2};
-// Ranks that fail more often than this many times in this time are not started again.
-constexpr size_t kMostRestarts = 3;
-constexpr std::chrono::minutes kRestartWindow{10};
+constexpr std::chrono::minutes kRestartWindow{10};  // in which restarts count
 
 class MultiRankExecutor final : public Executor {
  public:
@@ -54,6 +53,19 @@ class MultiRankExecutor final : public Executor {
     return adapters_->load(adapter_id, files);
   }
   void remove_adapter(uint64_t adapter_id) override { adapters_->remove(adapter_id); }
+
+  std::vector<RankTimes> rank_times() override {
+    if (failure()) return {};
+    std::string order(kTimesOrder);
+    Status status = world().broadcast_object(order);
+    if (status.ok()) {
+      auto times = share_times(*worker_, *groups_);
+      if (times.ok()) return std::move(times).value();
+      status = times.error();
+    }
+    fail(status.error());
+    return {};
+  }
 
   Status recover() override;
 
@@ -100,6 +112,7 @@ class MultiRankExecutor final : public Executor {
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<AdapterOrders> adapters_;
   std::vector<int64_t> blocks_;  ///< of each group
+  size_t max_restarts_ = 0;      ///< in a window
   std::vector<std::chrono::steady_clock::time_point> restarts_;
   std::string order_;
   bool ready_ = false;   ///< the other ranks take orders
@@ -129,7 +142,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   setup_.tensor_parallel_size = config.tensor_parallel_size;
   setup_.pipeline_parallel_size = config.pipeline_parallel_size;
   setup_.sharing = host_->sharing();
-  if (setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.files = fingerprint_of(config.model, config.model_plugins);
+  if (setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.files = fingerprint_of(checkpoint, config.model_plugins);
   setup_.threads = config.threads;
   if (config.threads == 0 && setup_.sharing != RankHost::Sharing::kOwnCpus) setup_.threads = default_compute_threads();
   setup_.kernels = ops::cpu::kernels().name;
@@ -157,6 +170,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   QUIRE_RETURN_IF_ERROR(share_blocks(blocks, world()));
   worker_->allocate_cache(blocks);
   blocks_ = blocks;
+  max_restarts_ = static_cast<size_t>(config.max_rank_restarts);
   QUIRE_RETURN_IF_ERROR(agree(world(), {}));
   adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_, host_->can_restart());
   ready_ = true;
@@ -168,11 +182,12 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
 Status MultiRankExecutor::check_restarts() {
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(restarts_, [&](auto time) { return now - time > kRestartWindow; });
-  if (restarts_.size() >= kMostRestarts) {
-    return Error{ErrorKind::kUnavailable,
-                 fmt::format("the ranks have failed {} times within {} minutes, lastly: {}", restarts_.size() + 1,
-                             kRestartWindow.count(), failure().value_or(Error()).message),
-                 {}};
+  if (restarts_.size() >= max_restarts_) {
+    return Error{
+        ErrorKind::kUnavailable,
+        fmt::format("the ranks have failed {} times within {} minutes (--max-rank-restarts {}), lastly: {}",
+                    restarts_.size() + 1, kRestartWindow.count(), max_restarts_, failure().value_or(Error()).message),
+        {}};
   }
   restarts_.push_back(now);
   return {};

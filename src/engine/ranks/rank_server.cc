@@ -9,6 +9,7 @@
 
 #include "checkpoint/weight_source.h"
 #include "distributed/rank_process.h"
+#include "engine/ranks/checkpoint_fingerprint.h"
 #include "engine/ranks/rank_adapters.h"
 #include "engine/ranks/rank_setup.h"
 #include "engine/ranks/step_codec.h"
@@ -80,7 +81,7 @@ class RankServer {
     }
     QUIRE_RETURN_IF_ERROR(load_model_plugins(setup_.model_plugins));
     QUIRE_ASSIGN_OR_RETURN(checkpoint, open_checkpoint(setup_.model));
-    if (!setup_.files.empty() && fingerprint_of(setup_.model, setup_.model_plugins) != setup_.files) {
+    if (!setup_.files.empty() && fingerprint_of(checkpoint, setup_.model_plugins) != setup_.files) {
       return invalid_argument("the files of " + setup_.model +
                               " have changed since rank 0 loaded them: start the server again");
     }
@@ -97,6 +98,10 @@ class RankServer {
     while (true) {
       QUIRE_RETURN_IF_ERROR(world().broadcast_object(order));
       if (order.empty()) return {};
+      if (order == kTimesOrder) {
+        QUIRE_RETURN_IF_ERROR(share_times(*worker_, *groups_));
+        continue;
+      }
       QUIRE_RETURN_IF_ERROR(step.decode(order));
       QUIRE_RETURN_IF_ERROR(guarded([&] { return worker_->execute(step.plan(), result); }));
     }

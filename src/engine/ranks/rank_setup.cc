@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "base/cpu_topology.h"
-#include "models/model_plugin.h"
 
 namespace quire {
 
@@ -17,6 +16,8 @@ std::string RankSetup::to_text() const {
                         {"files", files},
                         {"model_plugins", model_plugins},
                         {"ignore_unexpected_weights", settings.ignore_unexpected_weights},
+                        {"layers_per_stage", settings.layers_per_stage},
+                        {"fully_sharded_loras", settings.fully_sharded_loras},
                         {"storage", static_cast<int>(settings.storage)},
                         {"lora", static_cast<int>(settings.lora)},
                         {"kv_cache", static_cast<int>(settings.kv_cache)},
@@ -38,6 +39,8 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     fields.at("files").get_to(setup.files);
     fields.at("model_plugins").get_to(setup.model_plugins);
     fields.at("ignore_unexpected_weights").get_to(setup.settings.ignore_unexpected_weights);
+    fields.at("layers_per_stage").get_to(setup.settings.layers_per_stage);
+    fields.at("fully_sharded_loras").get_to(setup.settings.fully_sharded_loras);
     setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
     setup.settings.lora = static_cast<DType>(fields.at("lora").get<int>());
     setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
@@ -64,28 +67,6 @@ ThreadPoolOptions RankSetup::threads_of(int rank) const {
   const Range own = partition(static_cast<int64_t>(cpus.size()), place);
   options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
   return options;
-}
-
-std::string fingerprint_of(const std::string& model, std::span<const std::string> model_plugins) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  std::vector<fs::path> paths = {model};
-  if (fs::is_directory(model, error)) {
-    paths.clear();
-    for (fs::directory_iterator entry(model, error), end; !error && entry != end; entry.increment(error)) {
-      const fs::path extension = entry->path().extension();
-      if (extension == ".safetensors" || extension == ".gguf" || extension == ".json") paths.push_back(entry->path());
-    }
-    std::ranges::sort(paths);
-  }
-  for (const std::string& plugin : model_plugins) paths.push_back(plugin_library(plugin));
-  std::string fingerprint;
-  for (const fs::path& path : paths) {
-    const auto size = fs::file_size(path, error);
-    const auto time = fs::last_write_time(path, error).time_since_epoch().count();
-    fingerprint += path.filename().string() + " " + std::to_string(size) + " " + std::to_string(time) + "\n";
-  }
-  return fingerprint;
 }
 
 Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> transport, RankSetup& setup) {
@@ -163,6 +144,23 @@ Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world) {
   QUIRE_ASSIGN_OR_RETURN(sizes.weight_bytes, gather_numbers(world, worker.weight_bytes()));
   QUIRE_ASSIGN_OR_RETURN(sizes.threads, gather_numbers(world, worker.threads()));
   return sizes;
+}
+
+Result<std::vector<RankTimes>> share_times(const Worker& worker, RankGroups& groups) {
+  const CommunicatorTimes& layers = groups.state.tensor_parallel().times();
+  const CommunicatorTimes& stages = groups.state.pipeline_parallel().times();
+  const int64_t own[] = {worker.step_time().count(), (layers.inside + stages.inside).count(),
+                         (layers.waiting + stages.waiting).count(), layers.calls + stages.calls};
+  std::vector<int64_t> all[std::size(own)];
+  for (size_t i = 0; i < std::size(own); ++i) {
+    QUIRE_ASSIGN_OR_RETURN(all[i], gather_numbers(groups.state.world(), own[i]));
+  }
+  std::vector<RankTimes> times;
+  const auto seconds = [](int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; };
+  for (size_t rank = 0; rank < all[0].size(); ++rank) {
+    times.push_back({seconds(all[0][rank]), seconds(all[1][rank]), seconds(all[2][rank]), all[3][rank]});
+  }
+  return times;
 }
 
 Status share_blocks(std::vector<int64_t>& blocks_per_group, GroupCoordinator& world) {

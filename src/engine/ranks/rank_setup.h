@@ -5,11 +5,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "distributed/parallel_state.h"
+#include "engine/executor.h"
 #include "engine/ranks/rank_host.h"
 #include "engine/worker.h"
 
@@ -17,8 +19,8 @@ namespace quire {
 
 /// What rank 0 has settled for all ranks.
 struct RankSetup {
-  std::string model;                       ///< path of the checkpoint
-  std::string files;                       ///< fingerprint_of() these, where all ranks see the same disk; else empty
+  std::string model;  ///< path of the checkpoint
+  std::string files;  ///< fingerprint_of() the checkpoint, where all ranks see the same disk; else empty
   std::vector<std::string> model_plugins;  ///< libraries with models
   WorkerSettings settings;
   int tensor_parallel_size = 1;
@@ -36,9 +38,6 @@ struct RankSetup {
   /// That rank's share of the threads and of the allowed CPUs. Stages run one after the other: each may have them all.
   ThreadPoolOptions threads_of(int rank) const;
 };
-
-/// What tells whether a checkpoint's files are still those that were loaded: their names, sizes and times.
-std::string fingerprint_of(const std::string& model, std::span<const std::string> model_plugins);
 
 /// One rank's groups.
 struct RankGroups {
@@ -67,6 +66,12 @@ struct RankSizes {
 
 /// Called by every rank once its weights are loaded.
 Result<RankSizes> share_sizes(const Worker& worker, GroupCoordinator& world);
+
+/// The order that rank 0 sends instead of a step to have share_times() called; no step has its length.
+constexpr std::string_view kTimesOrder = "times";
+
+/// Called by every rank between two steps: what the steps of each took.
+Result<std::vector<RankTimes>> share_times(const Worker& worker, RankGroups& groups);
 
 /// Called by every rank: rank 0's blocks of each group become those of all.
 Status share_blocks(std::vector<int64_t>& blocks_per_group, GroupCoordinator& world);

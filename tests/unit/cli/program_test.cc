@@ -66,8 +66,6 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
        "--data-parallel-size 2 is not built: a model is divided by --tensor-parallel-size and "
        "--pipeline-parallel-size."},
       {{"serve", "m", "-tp", "0"}, "--tensor-parallel-size: 0 is not between 1 and 64."},
-      {{"serve", "m", "--fully-sharded-loras"},
-       "--fully-sharded-loras is not built: ranks divide one of an adapter's two matrices, as without it."},
       {{"serve", "m", "--lora-target-modules", "q_proj"},
        "--lora-target-modules q_proj is not built: an adapter is used on every module that it has weights for."},
       {{"serve", "m", "--max-loras", "2"}, "--max-loras needs --enable-lora."},

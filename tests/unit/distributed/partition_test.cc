@@ -103,6 +103,13 @@ TEST(Partition, LayersGoToStagesAsVllmDividesThem) {
   EXPECT_EQ(sizes(7, 4), (std::vector<int64_t>{2, 2, 2, 1}));
 }
 
+TEST(Partition, LayersGoToStagesAsTheyAreGiven) {
+  const std::vector<int64_t> given = {5, 1, 6};
+  EXPECT_EQ(partition_layers(12, {0, 3}, given), (Range{0, 5}));
+  EXPECT_EQ(partition_layers(12, {1, 3}, given), (Range{5, 6}));
+  EXPECT_EQ(partition_layers(12, {2, 3}, given), (Range{6, 12}));
+}
+
 TEST(Partition, SmallDimensionsAreDividedBySingleUnits) {
   EXPECT_EQ(partition_multiple(160, 4, 16), 16);
   EXPECT_EQ(partition_multiple(33, 3, 16), 16);

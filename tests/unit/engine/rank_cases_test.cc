@@ -146,6 +146,13 @@ TEST_F(RankCases, LORA_30_AdaptersOnAttentionWithMoreRanksThanKvHeads) {
   EXPECT_NE(expected.last, whole.run(prompt, 1).last);
   ParityModel divided(folder_.path(), over_ranks(4));
   expect_equal_within_rounding(divided.run(prompt, 16, 1 << 20, divided.load_adapter(adapter.path())), expected);
+
+  EngineConfig config = over_ranks(4);
+  config.lora.fully_sharded = true;
+  ParityModel sharded(folder_.path(), config);
+  expect_equal_within_rounding(sharded.run(prompt, 16, 1 << 20, sharded.load_adapter(adapter.path())), expected);
+  const auto files = std::move(AdapterFiles::open(adapter.path())).value();
+  EXPECT_LT(sharded.executor().load_adapter(99, *files)->bytes, divided.executor().load_adapter(99, *files)->bytes);
 }
 
 }  // namespace

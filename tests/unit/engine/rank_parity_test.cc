@@ -60,19 +60,47 @@ TEST_P(RankParity, IsTheSameBitsEachTimeInAnyChunksAndBesideOthers) {
   }
 }
 
-TEST_P(RankParity, AdaptersAgreeWithPeftOnEveryNumberOfRanks) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+/// Every adapter of a model's folder on every number of ranks, against what PEFT computed.
+void expect_adapters_agree(const std::string& folder, bool fully_sharded) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (!std::filesystem::exists(entry.path() / "adapter_config.json")) continue;
-    const nlohmann::json prompts = read_adapter_prompts(folder_, entry.path().filename());
+    const nlohmann::json prompts = read_adapter_prompts(folder, entry.path().filename());
     for (int ranks = 2; ranks <= 4; ++ranks) {
       SCOPED_TRACE(entry.path().filename().string() + ", " + std::to_string(ranks) + " ranks");
-      ParityModel model(folder_, over_ranks(ranks));
+      EngineConfig config = over_ranks(ranks);
+      config.lora.fully_sharded = fully_sharded;
+      ParityModel model(folder, config);
       const uint64_t id = model.load_adapter(entry.path());
       for (const auto& prompt : prompts) {
         const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
         expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps, 1 << 20, id), prompt);
       }
     }
+  }
+}
+
+TEST_P(RankParity, AdaptersAgreeWithPeftOnEveryNumberOfRanks) { expect_adapters_agree(folder_, false); }
+
+TEST_P(RankParity, FullyShardedAdaptersAgreeWithPeftOnEveryNumberOfRanks) { expect_adapters_agree(folder_, true); }
+
+/// Several adapters in one batch, in any chunks: the ranks meet for each.
+TEST_P(RankParity, FullyShardedAdaptersGiveTheSameBitsBesideOthers) {
+  EngineConfig config = over_ranks(3);
+  config.lora.fully_sharded = true;
+  ParityModel model(folder_, config);
+  std::vector<ParityModel::Work> works = {{prompt_of(20), 3, 1 << 20, 0}};
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (!std::filesystem::exists(entry.path() / "adapter_config.json")) continue;
+    const auto step = static_cast<int32_t>(works.size());
+    works.push_back({prompt_of(7 + step * 9, 31 + step), 3, 1 << 20, model.load_adapter(entry.path())});
+  }
+  std::vector<ParityModel::Answer> alone;
+  for (const ParityModel::Work& work : works) alone.push_back(model.run_together({work}).front());
+  for (ParityModel::Work& work : works) work.chunk = 7;
+  const std::vector<ParityModel::Answer> together = model.run_together(works);
+  for (size_t i = 0; i < works.size(); ++i) {
+    SCOPED_TRACE("request " + std::to_string(i));
+    expect_same_answer(together[i], alone[i]);
   }
 }
 
@@ -130,6 +158,12 @@ TEST(Stages, WithDifferentKindsOfLayersShareTheGroupsOfTheWholeModel) {
   for (const int stages : {2, 3}) {
     ParityModel divided(folder.path(), over_ranks(1, DType::kFloat32, stages));
     EXPECT_EQ(divided.executor().kv_cache_groups().size(), 2u);
+    expect_same_answer(divided.run(prompt, 5, 13), expected);
+  }
+  for (const std::vector<int64_t>& given : {std::vector<int64_t>{1, 2}, {2, 1}, {1, 1, 1}}) {
+    EngineConfig config = over_ranks(1, DType::kFloat32, static_cast<int>(given.size()));
+    config.pipeline_layer_partition = given;
+    ParityModel divided(folder.path(), config);
     expect_same_answer(divided.run(prompt, 5, 13), expected);
   }
 }
