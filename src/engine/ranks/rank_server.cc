@@ -39,7 +39,7 @@ class RankServer {
   Status run(std::unique_ptr<RankTransport> transport) {
     QUIRE_ASSIGN_OR_RETURN(groups_, join_ranks(std::move(transport), setup_));
     const CurrentParallelState entered(groups_->state);
-    const Status ready = load();
+    Status ready = load();
     if (!ready.ok()) {
       // Rank 0 knows, and ends the ranks. One that ended by itself now could be taken for the cause.
       (void)world().barrier();
@@ -47,7 +47,7 @@ class RankServer {
     }
     RankAdapters adapters(*worker_, *groups_);
     worker_->pin_caller();
-    const Status status = obey();
+    Status status = obey();
     if (!status.ok()) {
       groups_->state.transport().abort("rank " + std::to_string(world().rank()) + ": " + status.error().message);
     }
