@@ -9,28 +9,34 @@ function(quire_kernels folder)
   set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
                    -Wno-uninitialized -Wno-maybe-uninitialized)  # g++ 12 warns of its own AVX-512 header
   set(flags_avx512_bf16 ${flags_avx512} -mavx512bf16)
+  set(flags_avx512_vnni ${flags_avx512} -mavx512vnni)
   set(isas generic)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    list(APPEND isas avx2 avx512 avx512_bf16)
+    list(APPEND isas avx2 avx512 avx512_bf16 avx512_vnni)
   endif()
   # Sanitized builds instrument the generic variant, avx2 without UBSan, and avx512, which is there to link, not at all: it is the same source,
-  # and the wide variants would take minutes to compile. So would linear.cc, whose tiles are unrolled templates: of it the generic variant alone
+  # and the wide variants would take minutes to compile. So would linear.cc and quantized.cc, whose tiles are unrolled templates: of them the generic variant alone
   # is instrumented, by ASan. These options follow the sanitizer's own.
   set(sanitized_generic -O1)
   set(sanitized_avx2 -O1 -fno-sanitize=undefined)
   set(sanitized_avx512 -O0 -fno-sanitize=all)
   set(sanitized_avx512_bf16 ${sanitized_avx512})
+  set(sanitized_avx512_vnni ${sanitized_avx512})
   if(QUIRE_SANITIZE)
     set(is_generic $<STREQUAL:$<TARGET_PROPERTY:QUIRE_ISA>,generic>)
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/cpu/kernels/linear.cc PROPERTIES COMPILE_OPTIONS
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/cpu/kernels/linear.cc ${PROJECT_SOURCE_DIR}/src/ops/cpu/kernels/quantized.cc PROPERTIES COMPILE_OPTIONS
                                 "-fno-sanitize=$<IF:${is_generic},undefined$<COMMA>thread,all>")
   endif()
   set(definitions_avx512_bf16 QUIRE_ISA_avx512=1 QUIRE_BF16_DOT=1)
+  set(definitions_avx512_vnni QUIRE_ISA_avx512=1 QUIRE_VNNI=1)
   foreach(isa IN LISTS isas)
     set(isa_sources ${sources})
     if(isa STREQUAL avx512_bf16)
       # Only bfloat16 weights and caches are multiplied otherwise than by avx512.
       list(FILTER isa_sources INCLUDE REGEX "/(linear|attention)\\.cc$")
+    elseif(isa STREQUAL avx512_vnni)
+      # The same results as avx512's, by another instruction.
+      list(FILTER isa_sources INCLUDE REGEX "/quantized\\.cc$")
     endif()
     add_library(quire_kernels_${isa} OBJECT ${isa_sources})
     target_compile_definitions(quire_kernels_${isa} PRIVATE QUIRE_ISA=${isa} QUIRE_ISA_${isa}=1 ${definitions_${isa}})

@@ -20,7 +20,7 @@ NAMESPACE = "N[rVK]*5quire3ops3cpu"  # with the qualifiers of a member function
 
 def owner(symbol):
     """The ISA in whose namespace a mangled symbol lies, or None."""
-    found = re.search(NAMESPACE + r"(7generic|4avx2|6avx512|11avx512_bf16)", symbol)
+    found = re.search(NAMESPACE + r"(7generic|4avx2|6avx512|11avx512_bf16|11avx512_vnni)", symbol)
     return found.group(1).lstrip("0123456789") if found else None
 
 
@@ -49,7 +49,7 @@ def violations(archive):
         if kind is None:
             continue
         isa = owner(symbol)
-        if isa in ("avx512", "avx512_bf16") or (isa == "avx2" and kind == "vex"):
+        if isa in ("avx512", "avx512_bf16", "avx512_vnni") or (isa == "avx2" and kind == "vex"):
             allowed += 1
         else:
             found.append((symbol, match.group(2).strip()))

@@ -61,6 +61,8 @@ struct LLMOptions {
   std::vector<std::string> model_plugins;  ///< libraries with models, each a path or ARCHITECTURE=PATH
   std::string ignore_unexpected_weights;   ///< tensors that match and no model takes are passed over; empty: none
   std::string dtype = "auto";              ///< auto, float32, bfloat16, float16: how unquantized weights are stored
+  std::string quantization = "auto";       ///< auto, none, int8, int4, gguf: how weights are multiplied
+  bool quantize_lm_head = false;           ///< with int8 and int4: embedding and output head too
   std::string kv_cache_dtype = "auto";     ///< auto, float32, bfloat16, float16
   std::optional<int64_t> max_model_len;    ///< -1: what the cache holds
   int64_t block_size = 16;                 ///< tokens in a page of the KV cache, a multiple of 16

@@ -92,6 +92,8 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.dtype, "dtype", config.dtype));
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.kv_cache_dtype, "kv_cache_dtype", config.kv_cache_dtype));
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.lora_dtype, "lora_dtype", config.lora.dtype));
+  config.quantization = options.quantization;
+  config.quantize_lm_head = options.quantize_lm_head;
   config.max_model_len = options.max_model_len;
   config.block_size = options.block_size;
   config.kv_cache_memory_bytes = options.kv_cache_memory_bytes;

@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> kLayerNames[] = {
 
 /// Row `row` of a Hugging Face q or k matrix as converters for architecture llama store it: within a head, row (half,
 /// i) became (i, half).
-int64_t stored_row(int64_t row, int64_t head_dim) {
+int64_t stored_row_index(int64_t row, int64_t head_dim) {
   const int64_t within = row % head_dim;
   const int64_t half = head_dim / 2;
   return row - within + within % half * 2 + within / half;
@@ -81,11 +81,21 @@ class GgufSource final : public WeightSource {
       read_permuted_vector(entry, cols, scratch);
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t row = entry.permuted ? stored_row(begin + i, head_dim_) : begin + i;
+        const int64_t row = entry.permuted ? stored_row_index(begin + i, head_dim_) : begin + i;
         gguf_dequantize(type, row_at(entry, row, cols), cols, scratch.data() + i * cols);
       }
     }
     return MatrixView{scratch.data(), DType::kFloat32, count, cols, cols};
+  }
+
+  const GgmlTypeInfo* stored_block_type(const WeightInfo& weight) const override {
+    const GgmlTypeInfo* const type = index_.place_of(weight).tensor->type;
+    return type->block_size > 1 && weight.shape.size() == 2 ? type : nullptr;
+  }
+
+  const std::byte* stored_row(const WeightInfo& weight, int64_t row) const override {
+    const Entry& entry = index_.place_of(weight);
+    return row_at(entry, entry.permuted ? stored_row_index(row, head_dim_) : row, weight.cols());
   }
 
   void release(const WeightInfo& weight) const override { file_.release(*index_.place_of(weight).tensor); }
@@ -117,7 +127,7 @@ class GgufSource final : public WeightSource {
     std::vector<float> stored(static_cast<size_t>(size));
     gguf_dequantize(*entry.tensor->type, row_at(entry, 0, size), size, stored.data());
     for (int64_t i = 0; i < size; ++i)
-      out[static_cast<size_t>(i)] = stored[static_cast<size_t>(stored_row(i, head_dim_))];
+      out[static_cast<size_t>(i)] = stored[static_cast<size_t>(stored_row_index(i, head_dim_))];
   }
 
   const GgufFile file_;

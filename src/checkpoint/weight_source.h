@@ -16,6 +16,8 @@
 
 namespace quire {
 
+struct GgmlTypeInfo;
+
 /// One tensor of a checkpoint. Names are Hugging Face's, also for a GGUF file; shapes are row-major.
 struct QUIRE_API WeightInfo {
   std::string name;
@@ -43,6 +45,11 @@ class QUIRE_API WeightSource {
   /// else dequantized into `scratch` (resized as needed) as float32; valid until `scratch` or the source changes.
   virtual Result<MatrixView> read_rows(const WeightInfo& weight, int64_t begin, int64_t count,
                                        std::vector<float>& scratch) const = 0;
+
+  /// The block format in which the tensor is stored, for stored_row(); nullptr for one of float values.
+  virtual const GgmlTypeInfo* stored_block_type(const WeightInfo&) const { return nullptr; }
+  /// One row's blocks as they lie in the file. Only where there is a stored_block_type().
+  virtual const std::byte* stored_row(const WeightInfo&, int64_t) const { return nullptr; }
 
   /// The tensor is not needed any more: its pages may leave memory.
   virtual void release(const WeightInfo& weight) const = 0;

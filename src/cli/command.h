@@ -24,6 +24,7 @@ Command add_complete_command(CLI::App& parent);
 Command add_bench_throughput_command(CLI::App& parent);
 Command add_bench_latency_command(CLI::App& parent);
 Command add_bench_serve_command(CLI::App& parent);
+Command add_bench_perplexity_command(CLI::App& parent);
 Command add_bench_machine_command(CLI::App& parent);
 Command add_lora_inspect_command(CLI::App& parent);
 Command add_lora_merge_command(CLI::App& parent);

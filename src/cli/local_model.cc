@@ -23,8 +23,9 @@ std::vector<std::string> describe_start(const AsyncLlm& llm) {
   const ModelConfig& model = llm.model_config();
   const int threads = config.threads > 0 ? config.threads : default_compute_threads();
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("Model {} ({}), weights {}", config.model, model.architecture,
-                              type_or(config.dtype, fmt::format("auto (checkpoint: {})", dtype_name(model.dtype)))));
+  lines.push_back(fmt::format("Model {} ({}), weights {}, quantization {}", config.model, model.architecture,
+                              type_or(config.dtype, fmt::format("auto (checkpoint: {})", dtype_name(model.dtype))),
+                              config.quantization));
   lines.push_back(fmt::format("CPU kernels {}, {} compute threads", ops::cpu::kernels().name, threads));
   lines.push_back(fmt::format("KV cache {}: {} blocks of {} tokens, room for {} tokens; prefix caching {}",
                               type_or(config.kv_cache_dtype, "auto"), limits.num_blocks, limits.block_size,

@@ -79,6 +79,7 @@ struct Program {
     commands.push_back(add_bench_throughput_command(bench));
     commands.push_back(add_bench_latency_command(bench));
     commands.push_back(add_bench_serve_command(bench));
+    commands.push_back(add_bench_perplexity_command(bench));
     commands.push_back(add_bench_machine_command(bench));
     CLI::App& lora = add_group("lora", "Look into LoRA adapters, or merge one into its model");
     commands.push_back(add_lora_inspect_command(lora));
@@ -135,11 +136,14 @@ int report(std::ostream& err, const std::string& sentence, int code) {
 }  // namespace
 
 std::vector<std::string> normalize_arguments(std::vector<std::string> arguments) {
-  static const std::array<std::pair<std::string, std::string>, 5> kShort = {{{"-tp", "--tensor-parallel-size"},
+  static const std::array<std::pair<std::string, std::string>, 6> kShort = {{{"-q", "--quantization"},
+                                                                             {"-tp", "--tensor-parallel-size"},
                                                                              {"-pp", "--pipeline-parallel-size"},
                                                                              {"-dp", "--data-parallel-size"},
                                                                              {"-O", "--optimization-level"},
                                                                              {"-sc", "--speculative-config"}}};
+  // chat's and complete's -q is another.
+  const bool takes_quantization = !arguments.empty() && (arguments[0] == "serve" || arguments[0] == "bench");
   for (std::string& argument : arguments) {
     if (argument == "--") break;
     const size_t name_end = std::min(argument.find('='), argument.size());
@@ -148,6 +152,7 @@ std::vector<std::string> normalize_arguments(std::vector<std::string> arguments)
       continue;
     }
     for (const auto& [short_name, long_name] : kShort) {
+      if (short_name == "-q" && !takes_quantization) continue;
       if (argument.compare(0, name_end, short_name) == 0) {
         argument = long_name + argument.substr(name_end);
         break;

@@ -12,6 +12,12 @@
 
 namespace quire {
 
+/// What --quantization takes, for messages.
+inline constexpr const char* kQuantizations =
+    "supported are auto, none, int8 (int8 weights and rows), int4 (4-bit weights in groups of 32) and gguf (Q4_0, "
+    "Q4_1, "
+    "Q8_0, Q4_K and Q6_K as the file stores them)";
+
 enum class SchedulingPolicy : uint8_t { kFcfs, kPriority };
 
 /// How adapters are served. Limits are none where they are not given.
@@ -30,6 +36,8 @@ struct EngineConfig {
   std::vector<std::string> model_plugins;  ///< --model-plugin: a library, or ARCHITECTURE=LIBRARY
   std::string ignore_unexpected_weights;   ///< --ignore-unexpected-weights: a regular expression; empty: none
   std::optional<DType> dtype;              ///< --dtype; none is auto
+  std::string quantization = "auto";       ///< --quantization: auto, none, int8, int4 or gguf
+  bool quantize_lm_head = false;           ///< --quantize-lm-head: int8 and int4 for embedding and output head too
   std::optional<DType> kv_cache_dtype;   ///< --kv-cache-dtype; none is auto: float32 for float32 weights, else bfloat16
   std::optional<int64_t> max_model_len;  ///< --max-model-len; none: from the config, -1: what the cache holds
   int64_t block_size = 16;               ///< --block-size, a multiple of 16

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "base/cpu_topology.h"
 #include "layers/rotary_embedding.h"
+#include "quantization/linear_method.h"
 
 namespace quire {
 
@@ -31,15 +34,48 @@ Result<int64_t> settle_positions(const EngineConfig& config, const ModelConfig& 
   return asked;
 }
 
+bool has_weights_for_gguf(const Checkpoint& checkpoint) {
+  return std::ranges::any_of(checkpoint.weights->tensors(), [&](const WeightInfo& weight) {
+    const GgmlTypeInfo* const type = checkpoint.weights->stored_block_type(weight);
+    return type != nullptr && multiplies_as_stored(*type);
+  });
+}
+
+/// A quantized GGUF file is multiplied as stored unless --dtype asks for float weights.
+Result<std::string> settle_quantization(const EngineConfig& config, const Checkpoint& checkpoint) {
+  const std::string& name = config.quantization;
+  const bool stored = has_weights_for_gguf(checkpoint);
+  if (config.quantize_lm_head && name != "int8" && name != "int4") {
+    return invalid_argument("--quantize-lm-head goes with --quantization int8 or int4, not " + name,
+                            "quantize_lm_head");
+  }
+  if (name == "none") return std::string();
+  if (name == "auto") return std::string(stored && !config.dtype ? "gguf" : "");
+  if (name == "int8" || name == "int4") return name;
+  if (name != "gguf") {
+    return invalid_argument(fmt::format("--quantization {} is not supported: {}", name, kQuantizations),
+                            "quantization");
+  }
+  if (stored) return name;
+  return invalid_argument(
+      fmt::format("--quantization gguf: {} has no tensor of type Q4_0, Q4_1, Q8_0, Q4_K or Q6_K, so there is nothing "
+                  "to multiply as stored",
+                  checkpoint.path.string()),
+      "quantization");
+}
+
 }  // namespace
 
-Result<WorkerSettings> settle_worker(const EngineConfig& config, const ModelConfig& model) {
+Result<WorkerSettings> settle_worker(const EngineConfig& config, const Checkpoint& checkpoint) {
+  const ModelConfig& model = checkpoint.config;
   if (config.block_size < 16 || config.block_size % 16 != 0 || config.block_size > 4096) {
     return invalid_argument(
         fmt::format("--block-size {} is not a multiple of 16 between 16 and 4096", config.block_size), "block_size");
   }
   WorkerSettings settings;
   settings.storage = config.dtype.value_or(model.dtype);
+  QUIRE_ASSIGN_OR_RETURN(settings.quantization, settle_quantization(config, checkpoint));
+  settings.quantize_lm_head = config.quantize_lm_head;
   settings.lora = config.lora.dtype.value_or(settings.storage);
   settings.kv_cache =
       config.kv_cache_dtype.value_or(settings.storage == DType::kFloat32 ? DType::kFloat32 : DType::kBFloat16);

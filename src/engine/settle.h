@@ -11,8 +11,8 @@
 
 namespace quire {
 
-/// Types, positions and block size. An Error says which flag asks for what the model does not have.
-Result<WorkerSettings> settle_worker(const EngineConfig& config, const ModelConfig& model);
+/// Types, quantization, positions and block size. An Error says which flag asks for what the model does not have.
+Result<WorkerSettings> settle_worker(const EngineConfig& config, const Checkpoint& checkpoint);
 
 /// Blocks of each group, the same number for all: what the memory allows, of which one block of every group takes
 /// `bytes_per_block` (all ranks together). Asked once weights are loaded.

@@ -33,7 +33,7 @@ class SingleProcessExecutor final : public Executor {
 
 Result<LoadedExecutor> create_single_process_executor(const EngineConfig& config, Checkpoint&& checkpoint,
                                                       const ProgressCallback& progress) {
-  QUIRE_ASSIGN_OR_RETURN(const WorkerSettings settings, settle_worker(config, checkpoint.config));
+  QUIRE_ASSIGN_OR_RETURN(const WorkerSettings settings, settle_worker(config, checkpoint));
   auto executor = std::make_unique<SingleProcessExecutor>(config.threads);
   Worker& worker = executor->worker();
   QUIRE_RETURN_IF_ERROR(worker.build(checkpoint.config, settings));
@@ -52,8 +52,8 @@ Result<LoadedExecutor> create_single_process_executor(const EngineConfig& config
                          settle_limits(config, settings.max_positions, checkpoint.config.vocab_size, blocks, groups));
   worker.allocate_cache(blocks);
   loaded.kv_summary =
-      fmt::format("weights {} {:.2f} GiB, KV cache {} up to {:.2f} GiB ({} blocks of {} tokens), {} compute threads",
-                  dtype_name(settings.storage), static_cast<double>(worker.weight_bytes()) / (1 << 30),
+      fmt::format("weights {:.2f} GiB ({}), KV cache {} up to {:.2f} GiB ({} blocks of {} tokens), {} compute threads",
+                  static_cast<double>(worker.weight_bytes()) / (1 << 30), worker.weight_summary(),
                   dtype_name(settings.kv_cache), static_cast<double>(blocks.front() * worker.block_bytes()) / (1 << 30),
                   blocks.front(), config.block_size, worker.threads());
   loaded.executor = std::move(executor);

@@ -1,8 +1,11 @@
 #include "engine/worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "models/registry.h"
 
 namespace quire {
@@ -12,14 +15,28 @@ Worker::Worker(RankPlace place, ThreadPoolOptions threads) : place_(place), pool
   context_.workspace = &workspace_;
 }
 
+namespace {
+
+std::unique_ptr<LinearMethod> make_linear_method(const WorkerSettings& settings) {
+  if (settings.quantization.empty()) return make_unquantized_linear_method(settings.storage);
+  if (settings.quantization == "gguf") return make_gguf_linear_method(settings.storage);
+  std::unique_ptr<LinearMethod> method = make_rounding_linear_method(settings.quantization, settings.storage);
+  QUIRE_CHECK(method != nullptr);
+  return method;
+}
+
+}  // namespace
+
 Status Worker::build(const ModelConfig& config, const WorkerSettings& settings) {
   settings_ = settings;
   vocab_size_ = config.vocab_size;
   QUIRE_ASSIGN_OR_RETURN(const ModelFactory factory, ModelRegistry::instance().find(config.architecture));
-  linear_method_ = make_unquantized_linear_method(settings.storage);
+  linear_method_ = make_linear_method(settings);
+  const bool rounded = settings.quantization == "int8" || settings.quantization == "int4";
+  if (rounded && !settings.quantize_lm_head) table_method_ = make_unquantized_linear_method(settings.storage);
   layer_context_ = std::make_unique<LayerContext>(
       LayerContext{context_, arena_, parameters_, adaptable_, *linear_method_, settings.storage, place_.tensor_parallel,
-                   settings.max_positions, place_.stage, settings_.layers_per_stage});
+                   settings.max_positions, place_.stage, settings_.layers_per_stage, table_method_.get()});
   QUIRE_ASSIGN_OR_RETURN(model_, factory(*layer_context_, config));
   if (place_.stage.size > 1 && model_->intermediate_widths().empty()) {
     return unsupported(config.architecture + " cannot be divided into pipeline stages", "pipeline_parallel_size");
@@ -73,6 +90,12 @@ Status Worker::load_weights(const WeightSource& weights, const std::function<voi
       LoraTarget{adaptable_, model_->stacked_names(), settings_.lora,
                  settings_.fully_sharded_loras ? place_.tensor_parallel : ParallelRank()});
   return {};
+}
+
+std::string Worker::weight_summary() const {
+  std::string text = linear_method_->summary();
+  if (table_method_ != nullptr) text += fmt::format(", embedding and head {}", table_method_->summary());
+  return text;
 }
 
 int64_t Worker::block_bytes() const {

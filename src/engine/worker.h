@@ -22,7 +22,10 @@ namespace quire {
 
 /// What all ranks of a model must agree on.
 struct WorkerSettings {
-  DType storage = DType::kFloat32;   ///< of unquantized weights
+  DType storage = DType::kFloat32;  ///< of unquantized weights
+  /// How linears are stored: "" as `storage`, "int8", "int4" (quantization/linear_method.h) or "gguf".
+  std::string quantization;
+  bool quantize_lm_head = false;     ///< embedding and head as the linears
   DType lora = DType::kFloat32;      ///< of adapters
   DType kv_cache = DType::kFloat32;  ///< of keys and values
   int64_t max_positions = 0;         ///< that rotary tables cover
@@ -61,6 +64,8 @@ class Worker {
   /// Bytes that one block of every group takes here.
   int64_t block_bytes() const;
   int64_t weight_bytes() const { return static_cast<int64_t>(arena_.allocated_bytes()); }
+  /// How its weights are stored, for the log: "int8 106.2 MB, bfloat16 56.6 MB".
+  std::string weight_summary() const;
   int threads() const { return pool_.size(); }
   /// Pins the calling thread, which will run the steps, where the pool's other threads are pinned.
   void pin_caller() const { pool_.pin_caller(); }
@@ -84,6 +89,7 @@ class Worker {
   WorkerSettings settings_;
   int64_t vocab_size_ = 0;
   std::unique_ptr<LinearMethod> linear_method_;
+  std::unique_ptr<LinearMethod> table_method_;  ///< where it is another
   std::unique_ptr<LayerContext> layer_context_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<LoraManager> adapters_;

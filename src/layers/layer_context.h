@@ -30,6 +30,9 @@ struct LayerContext {
   /// The layers of each stage; empty: as partition_layers() divides them.
   std::span<const int64_t> layers_per_stage;
 
+  /// Makes the embedding's and the output head's tables; nullptr: linear_method does.
+  const LinearMethod* table_method = nullptr;
+
   bool is_first_stage() const { return pipeline_parallel.rank == 0; }
   bool is_last_stage() const { return pipeline_parallel.rank == pipeline_parallel.size - 1; }
 };

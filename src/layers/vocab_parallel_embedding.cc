@@ -20,7 +20,8 @@ VocabParallelTable::VocabParallelTable(LayerContext& context, const std::string&
     : vocab_size_(vocab_size),
       place_(context.tensor_parallel),
       partition_(part_of(vocab_size, place_)),
-      weight_(context.linear_method.create_weight(context.op_context, context.arena, partition_.rows, hidden_size)) {
+      weight_((context.table_method != nullptr ? *context.table_method : context.linear_method)
+                  .create_weight(context.op_context, context.arena, partition_.rows, hidden_size)) {
   context.parameters.add(
       prefix + ".weight", {vocab_size, hidden_size}, {},
       [this, &op_context = context.op_context](const WeightSource& source, const WeightInfo& weight, std::string_view) {

@@ -32,11 +32,21 @@ Status load_matrix(OpContext& context, const WeightSource& source, const WeightI
                    std::span<const RowRun> runs, Range input, LinearWeight& target) {
   const int64_t row_unit = target.row_unit();
   const std::vector<RowRun> parts = split_runs(runs, (kLoadRows + row_unit - 1) / row_unit * row_unit);
+  bool as_stored = false;
+  for (const RowRun& run : runs) {
+    as_stored = target.begin_rows(context, source.stored_block_type(weight), input.begin, run.local, run.count);
+  }
   std::vector<std::vector<float>> scratch(static_cast<size_t>(context.pool->size()));
   std::mutex mutex;
   std::optional<Error> error;
   context.pool->parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t index, int worker) {
     const RowRun& part = parts[static_cast<size_t>(index)];
+    if (as_stored) {
+      for (int64_t row = 0; row < part.count; ++row) {
+        target.load_stored_row(source.stored_row(weight, part.source + row), part.local + row);
+      }
+      return;
+    }
     auto rows = source.read_rows(weight, part.source, part.count, scratch[static_cast<size_t>(worker)]);
     if (!rows.ok()) {
       const std::lock_guard lock(mutex);

@@ -1,6 +1,7 @@
 // Weights in a float storage type, packed into panels.
 #include "ops/linear.h"
 #include "quantization/linear_method.h"
+#include "quantization/weight_tally.h"
 
 namespace quire {
 
@@ -37,14 +38,17 @@ class UnquantizedLinearMethod final : public LinearMethod {
  public:
   explicit UnquantizedLinearMethod(DType storage) : storage_(storage) {}
   std::string_view name() const override { return dtype_name(storage_); }
+  std::string summary() const override { return tally_.text(); }
   std::unique_ptr<LinearWeight> create_weight(OpContext& context, HugePageArena& arena, int64_t out_features,
                                               int64_t in_features) const override {
+    tally_.add(std::string(name()), ops::PackedMatrix::bytes(out_features, in_features, storage_));
     return std::make_unique<UnquantizedWeight>(context,
                                                ops::make_packed_matrix(arena, out_features, in_features, storage_));
   }
 
  private:
   DType storage_;
+  mutable WeightTally tally_;
 };
 
 }  // namespace

@@ -121,15 +121,16 @@ class MultiRankExecutor final : public Executor {
   std::optional<Error> failure_;
 };
 
-std::string describe(const WorkerSettings& settings, const std::vector<int64_t>& weight_bytes, int64_t blocks,
-                     int64_t bytes_per_block, int64_t threads) {
+std::string describe(const WorkerSettings& settings, const std::string& own_weights,
+                     const std::vector<int64_t>& weight_bytes, int64_t blocks, int64_t bytes_per_block,
+                     int64_t threads) {
   const auto gibibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   return fmt::format(
-      "{} ranks, weights {} {:.2f} GiB (the largest rank {:.2f}), KV cache {} up to {:.2f} GiB ({} blocks of {} "
+      "{} ranks, weights {:.2f} GiB (the largest rank {:.2f}; of rank 0: {}), KV cache {} up to {:.2f} GiB ({} blocks "
+      "of {} "
       "tokens), {} compute threads",
-      weight_bytes.size(), dtype_name(settings.storage),
-      gibibytes(std::accumulate(weight_bytes.begin(), weight_bytes.end(), int64_t{0})),
-      gibibytes(*std::ranges::max_element(weight_bytes)), dtype_name(settings.kv_cache),
+      weight_bytes.size(), gibibytes(std::accumulate(weight_bytes.begin(), weight_bytes.end(), int64_t{0})),
+      gibibytes(*std::ranges::max_element(weight_bytes)), own_weights, dtype_name(settings.kv_cache),
       gibibytes(blocks * bytes_per_block), blocks, settings.block_size, threads);
 }
 
@@ -138,7 +139,7 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
                                                const ProgressCallback& progress) {
   setup_.model = config.model;
   setup_.model_plugins = config.model_plugins;
-  QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint.config));
+  QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint));
   setup_.tensor_parallel_size = config.tensor_parallel_size;
   setup_.pipeline_parallel_size = config.pipeline_parallel_size;
   setup_.sharing = host_->sharing();
@@ -174,8 +175,9 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   QUIRE_RETURN_IF_ERROR(agree(world(), {}));
   adapters_ = std::make_unique<AdapterOrders>(*worker_, *groups_, host_->can_restart());
   ready_ = true;
-  loaded.kv_summary = describe(setup_.settings, sizes.weight_bytes, blocks.front(), bytes_per_block,
-                               std::accumulate(sizes.threads.begin(), sizes.threads.end(), int64_t{0}));
+  loaded.kv_summary =
+      describe(setup_.settings, worker_->weight_summary(), sizes.weight_bytes, blocks.front(), bytes_per_block,
+               std::accumulate(sizes.threads.begin(), sizes.threads.end(), int64_t{0}));
   return loaded;
 }
 

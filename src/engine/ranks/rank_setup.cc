@@ -19,6 +19,8 @@ std::string RankSetup::to_text() const {
                         {"layers_per_stage", settings.layers_per_stage},
                         {"fully_sharded_loras", settings.fully_sharded_loras},
                         {"storage", static_cast<int>(settings.storage)},
+                        {"quantization", settings.quantization},
+                        {"quantize_lm_head", settings.quantize_lm_head},
                         {"lora", static_cast<int>(settings.lora)},
                         {"kv_cache", static_cast<int>(settings.kv_cache)},
                         {"max_positions", settings.max_positions},
@@ -42,6 +44,8 @@ Result<RankSetup> RankSetup::from_text(const std::string& text) {
     fields.at("layers_per_stage").get_to(setup.settings.layers_per_stage);
     fields.at("fully_sharded_loras").get_to(setup.settings.fully_sharded_loras);
     setup.settings.storage = static_cast<DType>(fields.at("storage").get<int>());
+    fields.at("quantization").get_to(setup.settings.quantization);
+    fields.at("quantize_lm_head").get_to(setup.settings.quantize_lm_head);
     setup.settings.lora = static_cast<DType>(fields.at("lora").get<int>());
     setup.settings.kv_cache = static_cast<DType>(fields.at("kv_cache").get<int>());
     fields.at("max_positions").get_to(setup.settings.max_positions);

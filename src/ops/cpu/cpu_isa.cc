@@ -21,6 +21,7 @@ constexpr uint32_t kAvx512F = 1u << 16;
 constexpr uint32_t kAvx512Dq = 1u << 17;
 constexpr uint32_t kAvx512Bw = 1u << 30;
 constexpr uint32_t kAvx512Vl = 1u << 31;
+constexpr uint32_t kAvx512Vnni = 1u << 11;  // leaf 7, ECX
 constexpr uint32_t kAvx512Bf16 = 1u << 5;  // leaf 7, subleaf 1, EAX
 constexpr uint64_t kYmmState = 0x06;       // SSE and AVX
 constexpr uint64_t kZmmState = 0xe6;       // and opmask, upper halves, upper registers
@@ -53,6 +54,14 @@ bool cpu_offers(Isa isa) {
   return __get_cpuid_count(7, 1, &subleaf, &ebx, &unused, &eax) != 0 && has_all(subleaf, kAvx512Bf16);
 }
 
+bool cpu_offers_vnni() {
+  uint32_t eax = 0;
+  uint32_t ebx = 0;
+  uint32_t ecx = 0;
+  uint32_t edx = 0;
+  return cpu_offers(Isa::kAvx512) && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && has_all(ecx, kAvx512Vnni);
+}
+
 bool bf16_dot_is_faster() {
   // Models that were measured (`quire bench machine`) or whose tables give one zmm vdpbf16ps for each zmm multiply-add:
   // AMD family 19h from model 10h on (Zen 4) and family 1Ah (Zen 5). On Intel's server cores from Cooper Lake to
@@ -72,6 +81,8 @@ bool bf16_dot_is_faster() {
 #else
 
 bool cpu_offers(Isa isa) { return isa == Isa::kGeneric; }
+
+bool cpu_offers_vnni() { return false; }
 
 bool bf16_dot_is_faster() { return false; }
 

@@ -15,6 +15,7 @@
   extern const LinearKernels linear_kernels;       \
   extern const AttentionKernels attention_kernels; \
   extern const RowKernels row_kernels;             \
+  extern const QuantizedKernels quantized_kernels; \
   }
 
 namespace quire::ops::cpu {
@@ -26,6 +27,9 @@ QUIRE_DECLARE_KERNELS(avx512)
 namespace avx512_bf16 {
 extern const LinearKernels linear_kernels;
 extern const AttentionKernels attention_kernels;
+}  // namespace avx512_bf16
+namespace avx512_vnni {
+extern const QuantizedKernels quantized_kernels;
 }
 #endif
 
@@ -35,16 +39,19 @@ namespace {
 // dot product, another order) needs a table and a name of its own, chosen by CPU model and never by a measurement.
 constexpr KernelTable kTables[] = {
     {Isa::kGeneric, "generic (x86-64, no fma)", &generic::linear_kernels, &generic::attention_kernels,
-     &generic::row_kernels},
+     &generic::row_kernels, &generic::quantized_kernels},
 #if defined(__x86_64__)
-    {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels},
-    {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels},
+    {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels,
+     &avx2::quantized_kernels},
+    {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels,
+     &avx512::quantized_kernels},
     {Isa::kAvx512Bf16, "avx512+bf16dot (x86-64-v4, avx512_bf16)", &avx512::linear_kernels, &avx512::attention_kernels,
-     &avx512::row_kernels, &avx512_bf16::linear_kernels, &avx512_bf16::attention_kernels},
+     &avx512::row_kernels, &avx512::quantized_kernels, &avx512_bf16::linear_kernels, &avx512_bf16::attention_kernels},
 #endif
 };
 
 std::atomic<const KernelTable*> override_table{nullptr};
+std::atomic<const QuantizedKernels*> override_quantized{nullptr};
 
 struct IsaName {
   std::string_view name;
@@ -92,6 +99,31 @@ const KernelTable& kernels() {
   static const KernelTable& table = choose_table();
   return table;
 }
+
+const QuantizedKernels& quantized_kernels() {
+  if (const QuantizedKernels* const chosen = override_quantized.load(std::memory_order_relaxed)) return *chosen;
+  const KernelTable& table = kernels();
+#if defined(__x86_64__)
+  static const bool has_vnni = cpu_offers_vnni();
+  if (has_vnni && table.quantized == &avx512::quantized_kernels) return avx512_vnni::quantized_kernels;
+#endif
+  return *table.quantized;
+}
+
+std::vector<const QuantizedKernels*> all_quantized_kernels() {
+  std::vector<const QuantizedKernels*> all;
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (const KernelTable* const table = kernels_for(isa)) all.push_back(table->quantized);
+  }
+#if defined(__x86_64__)
+  if (cpu_offers_vnni()) all.push_back(&avx512_vnni::quantized_kernels);
+#endif
+  return all;
+}
+
+QuantizedKernelOverride::QuantizedKernelOverride(const QuantizedKernels& kernels)
+    : previous_(override_quantized.exchange(&kernels)) {}
+QuantizedKernelOverride::~QuantizedKernelOverride() { override_quantized.store(previous_); }
 
 KernelOverride::KernelOverride(const KernelTable& table) : previous_(override_table.exchange(&table)) {}
 KernelOverride::~KernelOverride() { override_table.store(previous_); }

@@ -95,6 +95,7 @@ TEST(EngineFlags, NeutralValuesOfUnbuiltFlagsPass) {
                          "--load-format", "auto", "--prefix-caching-hash-algo", "sha256"}));
   EXPECT_THROW(parse({"--speculative-config", "{}"}), FlagError);
   EXPECT_THROW(parse({"--quantization", "awq"}), FlagError);
+  EXPECT_EQ(parse({"--quantization", "int8", "--quantize-lm-head"}).config.quantization, "int8");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #else
 #include "ops/cpu/kernels/panel_packing.h"
 #endif
+#include "ops/cpu/kernels/repeat.h"
 #include "ops/cpu/kernels/vec.h"
 
 namespace quire::ops::cpu::QUIRE_ISA {
@@ -37,17 +38,6 @@ constexpr int64_t kPrefetchBytes = 2048;
 /// Features between two prefetches.
 constexpr int64_t kPrefetchFeatures = 4;
 constexpr int64_t kLineBytes = 64;
-
-/// body(0) ... body(kCount - 1), unrolled early enough for the compiler to keep arrays that `body` indexes in
-/// registers.
-template <int kCount, typename Body>
-QUIRE_INLINE void repeat(const Body& body) {
-  if constexpr (kCount > 0) {
-    repeat<kCount - 1>(body);
-    body(kCount - 1);
-  }
-}
-#define QUIRE_BODY(index) [&](int index) __attribute__((always_inline))
 
 /// How one step of a chain adds a row's factor times weights stored as T.
 template <typename T>

@@ -1,0 +1,120 @@
+// Whole models with compressed weights: the same bits each time, in any chunks, beside any neighbours, with adapters
+// and on several ranks; and near to what float weights give.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/parity.h"
+
+namespace quire::testing {
+namespace {
+
+EngineConfig compressed(const std::string& method, int ranks = 1, bool head = false) {
+  EngineConfig config;
+  config.dtype = DType::kFloat32;
+  config.quantization = method;
+  config.quantize_lm_head = head;
+  config.tensor_parallel_size = ranks;
+  config.threads = 2;
+  config.num_kv_blocks_override = 256;
+  return config;
+}
+
+std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
+  std::vector<int32_t> prompt{1};
+  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
+  return prompt;
+}
+
+const std::string kFolder = golden_models() + "/llama";
+
+struct Case {
+  const char* method;
+  int ranks;
+  bool head;
+};
+
+class QuantizedModel : public ::testing::TestWithParam<Case> {
+ protected:
+  EngineConfig config() const { return compressed(GetParam().method, GetParam().ranks, GetParam().head); }
+};
+
+TEST_P(QuantizedModel, IsTheSameBitsEachTimeInAnyChunksBesideOthersAndWithAdapters) {
+  EngineConfig with_lora = config();
+  with_lora.lora.enabled = true;
+  ParityModel model(kFolder, with_lora);
+  const uint64_t adapter = model.load_adapter(kFolder + "/all-r8");
+  std::vector<ParityModel::Work> works;
+  for (int32_t i = 0; i < 6; ++i) {
+    works.push_back({prompt_of(5 + (i * 31) % 90, 31 + i), 4, 1 << 20, i < 3 ? 0 : adapter});
+  }
+  std::vector<ParityModel::Answer> alone;
+  for (const ParityModel::Work& work : works)
+    alone.push_back(model.run(work.prompt, work.steps, 1 << 20, work.adapter));
+  ParityModel again(kFolder, with_lora);
+  expect_same_answer(again.run(works[1].prompt, works[1].steps), alone[1]);
+  for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}}) {
+    for (ParityModel::Work& work : works) work.chunk = chunk;
+    const std::vector<ParityModel::Answer> together = model.run_together(works);
+    for (size_t i = 0; i < works.size(); ++i) {
+      SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
+      expect_same_answer(together[i], alone[i]);
+    }
+  }
+}
+
+/// Mean absolute difference of the log-probabilities of all tokens after a prompt.
+double difference(const ParityModel::Answer& a, const ParityModel::Answer& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.last.size(); ++i) sum += std::abs(a.last[i] - b.last[i]);
+  return sum / static_cast<double>(a.last.size());
+}
+
+TEST_P(QuantizedModel, StaysNearFloatWeightsAloneAndWithAnAdapter) {
+  EngineConfig plain = compressed("none");
+  plain.lora.enabled = true;
+  EngineConfig with_lora = config();
+  with_lora.lora.enabled = true;
+  ParityModel exact(kFolder, plain);
+  ParityModel model(kFolder, with_lora);
+  const uint64_t exact_adapter = exact.load_adapter(kFolder + "/all-r8");
+  const uint64_t adapter = model.load_adapter(kFolder + "/all-r8");
+  const double bound = std::string(GetParam().method) == "int8" ? 0.06 : 0.6;
+  for (const int32_t step : {31, 37, 41}) {
+    const std::vector<int32_t> prompt = prompt_of(60, step);
+    const ParityModel::Answer base = exact.run(prompt, 1);
+    const ParityModel::Answer adapted = exact.run(prompt, 1, 1 << 20, exact_adapter);
+    const double base_off = difference(model.run(prompt, 1), base);
+    const double adapted_off = difference(model.run(prompt, 1, 1 << 20, adapter), adapted);
+    EXPECT_LT(base_off, bound);
+    EXPECT_LT(adapted_off, bound);
+    EXPECT_GT(base_off, 0);
+    EXPECT_GT(difference(adapted, base), adapted_off) << "rounding must move less than the adapter does";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, QuantizedModel,
+                         ::testing::Values(Case{"int8", 1, false}, Case{"int8", 2, true}, Case{"int4", 1, true},
+                                           Case{"int4", 2, false}),
+                         [](const auto& info) {
+                           return std::string(info.param.method) + "_ranks" + std::to_string(info.param.ranks) +
+                                  (info.param.head ? "_head" : "");
+                         });
+
+TEST(QuantizationSettings, WhatDoesNotGoTogetherIsRefused) {
+  const auto refusal = [](const EngineConfig& config, const std::string& model) {
+    EngineConfig whole = config;
+    whole.model = model;
+    auto checkpoint = open_checkpoint(model);
+    EXPECT_TRUE(checkpoint.ok());
+    auto loaded = create_executor(whole, std::move(checkpoint).value(), {});
+    return loaded.ok() ? std::string() : loaded.error().message;
+  };
+  EXPECT_NE(refusal(compressed("awq"), kFolder).find("int8"), std::string::npos);
+  EXPECT_NE(refusal(compressed("gguf"), kFolder).find("nothing to multiply as stored"), std::string::npos);
+  EXPECT_NE(refusal(compressed("none", 1, true), kFolder).find("--quantize-lm-head"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire::testing
