@@ -44,19 +44,19 @@ void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
              "Storage type of unquantized weights: auto (the file's own), float32 or float, bfloat16, float16 or half "
              "(default: auto)",
              into(&config.dtype))
-      .value("--quantization", "METHOD",
-             "How weights are multiplied (serve, bench: -q for short): none, int8 or int4 (rounded as they load), gguf "
-             "(as a GGUF file "
-             "stores them), auto (gguf for such a file unless --dtype is given; else none) (default: auto)",
-             [&config](const std::string& text) -> Status {
-               const std::string name = text == "None" ? "none" : text;
-               for (const char* const known : {"auto", "none", "int8", "int4", "gguf"}) {
-                 if (name != known) continue;
-                 config.quantization = name;
-                 return {};
-               }
-               return invalid_argument(fmt::format("'{}' is not supported: {}", text, kQuantizations));
-             })
+      .value(
+          "--quantization", "METHOD",
+          "How weights are multiplied, -q of serve and bench: none, int8, int4, gguf (as the file stores them), auto "
+          "(gguf for such a file without --dtype, else none) (default: auto)",
+          [&config](const std::string& text) -> Status {
+            const std::string name = text == "None" ? "none" : text;
+            for (const char* const known : {"auto", "none", "int8", "int4", "gguf"}) {
+              if (name != known) continue;
+              config.quantization = name;
+              return {};
+            }
+            return invalid_argument(fmt::format("'{}' is not supported: {}", text, kQuantizations));
+          })
       .flag("--quantize-lm-head",
             "With int8 and int4: embedding and output head too (default: they are kept as --dtype)",
             &config.quantize_lm_head)
