@@ -57,7 +57,14 @@ class ChannelCopy {
   void copy_quants(uint8_t* group, int64_t g) {
     auto* const quants = channel_.quants.data() + g * kQuantGroup;
     if (!has_nibbles(format_)) {
-      for (int64_t k = 0; k < kQuantGroup; ++k) copy(group + k / 4 * 64 + lane_ * 4 + k % 4, quants[k]);
+      for (int64_t quad = 0; quad < kQuantGroup / 4; ++quad) {
+        uint8_t* const place = group + quad * 64 + lane_ * 4;
+        if constexpr (kStore) {
+          std::memcpy(place, quants + quad * 4, 4);
+        } else {
+          std::memcpy(quants + quad * 4, place, 4);
+        }
+      }
       return;
     }
     for (int64_t k = 0; k < kQuantGroup / 2; ++k) {
