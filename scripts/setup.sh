@@ -6,9 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Bump when the lists change.
-version=2
+version=3
 packages=(g++ cmake ninja-build pkg-config ca-certificates python3 python3-pip python3-venv unzip
-          nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev libxxhash-dev zlib1g-dev)
+          nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev libxxhash-dev zlib1g-dev libssl-dev)
 test_packages=(libgtest-dev libgmock-dev qemu-user binutils openmpi-bin libopenmpi-dev iproute2)
 want_test=no
 [ "${1:-}" = "--test" ] && want_test=yes && packages+=("${test_packages[@]}")

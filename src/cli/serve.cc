@@ -64,6 +64,7 @@ int run(Arguments& a) {
   std::vector<AdapterSpec> adapters;
   for (const std::string& text : a.lora_modules) adapters.push_back(parse_lora_module(text));
   settle_api_keys(a.server);
+  settle_tls(a.server);
   if (a.server.disable_log_stats) a.server.options.stats_interval = std::chrono::hours(24 * 365);
   const LogSetup log(a.log);
   spdlog::info("quire {}", version());

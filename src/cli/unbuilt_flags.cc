@@ -14,7 +14,6 @@ constexpr std::string_view kMpi =
     "serve MODEL --tensor-parallel-size 2";
 constexpr std::string_view kNoSpeculation = "is not built: speculative decoding is missing";
 constexpr std::string_view kNoTransfer = "is not built: KV pages stay in this process";
-constexpr std::string_view kNoTls = "is not built: quire speaks plain HTTP, so put a TLS proxy in front of it";
 constexpr std::string_view kNoTools = "is not built: tool calls and reasoning are not parsed";
 constexpr std::string_view kNoOverride = "is not built: edit the model's file instead";
 
@@ -98,9 +97,8 @@ const UnbuiltFlag kEngineFlags[] = {
 
 const UnbuiltFlag kServerFlags[] = {
     {"--uds", true, {}, "is not built: the server listens on --host and --port"},
-    {"--ssl-keyfile", true, {}, kNoTls},
-    {"--ssl-certfile", true, {}, kNoTls},
-    {"--ssl-ca-certs", true, {}, kNoTls},
+    {"--enable-ssl-refresh", false, {}, "is not built: start the server again with the new certificate"},
+    {"--ssl-ciphers", true, {}, "is not built: ciphers are those of OpenSSL's configuration"},
     {"--api-server-count", true, {"1"}, "is not built: one process serves"},
     {"--middleware", true, {}, "is not built: quire loads no Python"},
     {"--root-path", true, {}, "is not built: let the proxy strip the prefix"},
@@ -112,11 +110,6 @@ const UnbuiltFlag kServerFlags[] = {
      {"auto", "string", "openai"},
      "takes auto, string or openai, and changes nothing here"},
     {"--default-chat-template-kwargs", true, {"{}"}, "is not built: send chat_template_kwargs with the request"},
-    {"--enable-request-id-headers", false, {}, "is not built: the id stands in the answer's body"},
-    {"--allowed-origins", true, {}, "is not built: no CORS headers are sent"},
-    {"--allow-credentials", false, {}, "is not built: no CORS headers are sent"},
-    {"--h11-max-incomplete-event-size", true, {}, "is not built: headers may have 64 KiB"},
-    {"--h11-max-header-count", true, {}, "is not built: a request may have 100 headers"},
     {"--enable-auto-tool-choice", false, {}, kNoTools},
     {"--tool-call-parser", true, {}, kNoTools},
     {"--tool-parser-plugin", true, {}, kNoTools},

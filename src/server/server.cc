@@ -32,6 +32,7 @@ struct Server::Impl {
   Impl(const ServerOptions& server_options, ServingBackend& backend)
       : options(server_options),
         keys(server_options.api_keys),
+        cors(server_options.cors),
         names(model_names(server_options, backend)),
         metrics(std::make_shared<Metrics>(names.front(), backend.limits())),
         pool(server_options.text_threads, server_options.max_queued_texts),
@@ -40,13 +41,22 @@ struct Server::Impl {
         router(make_router(context)),
         stats_log([&backend] { return backend.stats(); }, server_options.stats_interval) {
     context.adapter_updates = adapter_updates(options, backend);
+    context.has_api_keys = !options.api_keys.empty();
     if (AdapterCatalog* adapters = backend.adapters()) adapters->reserve_names(names);
   }
   ~Impl() { context.gate->close(); }
 
   HttpCallbacks callbacks() {
     HttpCallbacks callbacks;
+    callbacks.response_headers = [this](const HttpRequest& request) {
+      HttpHeaders headers = cors.headers(request);
+      if (options.enable_request_id_headers) {
+        headers.emplace_back("X-Request-Id", choose_request_id({}, request.header("X-Request-Id")));
+      }
+      return headers;
+    };
     callbacks.gate = [this](const HttpRequest& request) -> std::optional<HttpResponse> {
+      if (auto answer = cors.preflight(request)) return answer;  // browsers send it without a key
       if (const auto refusal = keys.refuse(request)) return error_response(401, *refusal, {}, "invalid_api_key");
       return std::nullopt;
     };
@@ -59,6 +69,7 @@ struct Server::Impl {
 
   const ServerOptions options;
   const ApiKeys keys;
+  const Cors cors;
   const std::vector<std::string> names;
   const std::shared_ptr<Metrics> metrics;
   TaskPool pool;
@@ -76,8 +87,8 @@ Server::~Server() { stop(); }
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, ServingBackend& backend,
                                               BoundAddress address) {
   auto impl = std::make_unique<Impl>(options, backend);
-  QUIRE_ASSIGN_OR_RETURN(
-      impl->http, HttpServer::start({options.io_threads, options.limits}, impl->callbacks(), std::move(address)));
+  QUIRE_ASSIGN_OR_RETURN(impl->http, HttpServer::start({options.io_threads, options.limits, options.tls},
+                                                       impl->callbacks(), std::move(address)));
   if (options.api_keys.empty() && !is_loopback(options.host)) {
     spdlog::warn(
         "Listening on {} without an API key: everybody who reaches this address can use the model. Set --api-key.",
@@ -91,7 +102,8 @@ uint16_t Server::port() const { return impl_->http->port(); }
 std::string Server::url() const {
   const std::string& host = impl_->options.host;
   const bool is_ipv6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}", is_ipv6 ? "[" + host + "]" : host, port());
+  const char* const scheme = impl_->options.tls == nullptr ? "http" : "https";
+  return fmt::format("{}://{}:{}", scheme, is_ipv6 ? "[" + host + "]" : host, port());
 }
 
 void Server::begin_drain() { impl_->context.draining.store(true); }

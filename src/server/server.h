@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/async_llm.h"
+#include "server/cors.h"
 #include "server/http/http_server.h"
 #include "server/serving_backend.h"
 
@@ -26,6 +27,9 @@ struct ServerOptions {
   size_t max_queued_texts = 4096;  ///< requests waiting for one of them; beyond: 503
   int io_threads = 2;
   HttpLimits limits;
+  std::shared_ptr<TlsContext> tls;  ///< --ssl-certfile and its kin; nullptr: plain HTTP
+  CorsOptions cors;
+  bool enable_request_id_headers = false;  ///< --enable-request-id-headers: X-Request-Id on every answer
 };
 
 /// A running server, for run_server and for tests.

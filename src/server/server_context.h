@@ -44,6 +44,7 @@ struct ServerContext {
   std::string version;
   int64_t started = 0;  ///< seconds since 1970
   AdapterUpdates adapter_updates = AdapterUpdates::kNoLora;
+  bool has_api_keys = false;
   std::shared_ptr<LifeGate> gate = std::make_shared<LifeGate>();
   std::atomic<bool> draining{false};  ///< shutting down: no new work
   std::atomic<uint64_t> next_request{0};

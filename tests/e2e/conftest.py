@@ -60,8 +60,9 @@ class Server:
         return self.process.wait(timeout=seconds)
 
 
-def start_server(model: Path, *flags: str, environment: dict | None = None, under: tuple = ()) -> Server:
-    """Starts `quire serve MODEL --port 0 FLAGS` and waits until /health answers. `under` is a program to run it under."""
+def start_server(model: Path, *flags: str, environment: dict | None = None, under: tuple = (), tls: dict | None = None) -> Server:
+    """Starts `quire serve MODEL --port 0 FLAGS` and waits until /health answers. `under` is a program to run it under, `tls`
+    what requests needs to reach it."""
     command = [*under, str(binary()), "serve", str(model), "--port", "0", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                env={**os.environ, **(environment or {})})
@@ -71,7 +72,7 @@ def start_server(model: Path, *flags: str, environment: dict | None = None, unde
     def read() -> None:
         for line in process.stdout:
             server.log.append(line)
-            match = re.search(r"listening on (http://\S+)", line)
+            match = re.search(r"listening on (https?://\S+)", line)
             if match and not server.url:
                 server.url = match[1]
                 ready.set()
@@ -82,7 +83,7 @@ def start_server(model: Path, *flags: str, environment: dict | None = None, unde
     if not ready.wait(START_SECONDS) or not server.url:
         process.kill()
         pytest.fail("the server did not start: " + " ".join(command) + "\n" + "".join(server.log[-20:]))
-    assert requests.get(server.url + "/health", timeout=10).status_code == 200
+    assert requests.get(server.url + "/health", timeout=10, **(tls or {})).status_code == 200
     return server
 
 

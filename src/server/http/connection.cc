@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <utility>
-#include <vector>
 
 namespace quire {
 
@@ -25,6 +25,8 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kWriteSlice =
     64 * 1024;  // one deadline per slice: a slow client is one that takes less than this per write_timeout
 constexpr size_t kPipelineBytes = 64 * 1024;  // read ahead while a response is under way
+constexpr size_t kReadBytes = 16 * 1024;
+constexpr std::chrono::seconds kGoodbye{2};   // for a client to take note that the connection ends
 constexpr size_t kLingerBytes = 1024 * 1024;  // of a refused body that are read, so that the refusal arrives
 
 /// Status and sentence for a request that Beast refuses; 0 where there is nobody to tell.
@@ -57,9 +59,9 @@ void log_fault(const std::exception_ptr& fault) {
 Connection::Connection(tcp::socket socket, std::shared_ptr<IoLoop> loop, std::shared_ptr<ServerState> state)
     : loop_(std::move(loop)),
       state_(std::move(state)),
-      socket_(std::move(socket)),
-      wake_timer_(socket_.get_executor()),
-      watchdog_timer_(socket_.get_executor()) {
+      stream_(std::move(socket), state_->tls.get()),
+      wake_timer_(stream_.executor()),
+      watchdog_timer_(stream_.executor()) {
   state_->connections.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -71,9 +73,9 @@ void Connection::start() {
   set_deadline(state_->limits.header_timeout);
   auto self = shared_from_this();
   asio::co_spawn(
-      socket_.get_executor(), [self] { return self->watchdog(); }, asio::detached);
+      stream_.executor(), [self] { return self->watchdog(); }, asio::detached);
   asio::co_spawn(
-      socket_.get_executor(), [self] { return self->serve(); },
+      stream_.executor(), [self] { return self->serve(); },
       [self](const std::exception_ptr& fault) {
         if (fault) log_fault(fault);
         self->retire();
@@ -82,8 +84,7 @@ void Connection::start() {
 
 void Connection::close() {
   closed_ = true;
-  error_code ignored;
-  socket_.close(ignored);
+  stream_.close();
   wake();
 }
 
@@ -116,16 +117,41 @@ asio::awaitable<void> Connection::wait_wake() {
 }
 
 asio::awaitable<void> Connection::serve() {
+  if (const auto error = co_await stream_.handshake()) co_return;
   while (!closed_) {
     if (buffer_.size() == 0) {
-      const auto [error] = co_await socket_.async_wait(tcp::socket::wait_read, kAwait);
-      if (error) break;
+      const auto error = co_await read_more();
+      if (error) co_return;
     }
     set_deadline(state_->limits.header_timeout);
     const bool more = co_await serve_one();
     if (!more) break;
     set_deadline(state_->limits.idle_timeout);
   }
+  if (closed_) co_return;
+  set_deadline(kGoodbye);
+  co_await stream_.say_goodbye();
+}
+
+asio::awaitable<error_code> Connection::read_more() {
+  const auto [error, count] = co_await stream_.read_some(buffer_.prepare(kReadBytes));
+  buffer_.commit(count);
+  co_return error;
+}
+
+/// Feeds the parser what has come, else what comes next.
+asio::awaitable<error_code> Connection::parse_some(Parser& parser) {
+  error_code error;
+  if (buffer_.size() > 0) {
+    buffer_.consume(parser.put(buffer_.data(), error));
+    if (error != http::error::need_more) co_return error;
+  }
+  error = co_await read_more();
+  if (error != asio::error::eof && error != asio::ssl::error::stream_truncated) co_return error;
+  error = {};
+  if (!parser.got_some()) co_return http::error::end_of_stream;
+  parser.put_eof(error);
+  co_return error;
 }
 
 HttpRequest Connection::take_head(const Parser& parser) const {
@@ -136,14 +162,13 @@ HttpRequest Connection::take_head(const Parser& parser) const {
   split_target(request);
   for (const auto& field : message)
     request.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-  error_code ignored;
-  const auto peer = socket_.remote_endpoint(ignored);
-  request.peer = ignored ? std::string() : peer.address().to_string();
+  request.peer = stream_.peer();
   return request;
 }
 
 std::shared_ptr<Exchange> Connection::make_exchange(const HttpRequest& request, bool keep_alive, bool chunked) {
-  const Exchange::Framing framing{keep_alive, request.method == "HEAD", chunked, state_->limits.max_buffered_bytes};
+  const Exchange::Framing framing{keep_alive, request.method == "HEAD", chunked, state_->limits.max_buffered_bytes,
+                                  response_headers_};
   return std::make_shared<Exchange>(framing, [weak = weak_from_this(), loop = loop_] {
     asio::post(loop->context, [weak] {
       if (const auto self = weak.lock()) self->wake();
@@ -155,13 +180,16 @@ asio::awaitable<bool> Connection::serve_one() {
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(state_->limits.max_header_bytes));
   parser.body_limit(state_->limits.max_body_bytes);
-  const auto [error, count] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
-  if (error) {
+  response_headers_.clear();
+  while (!parser.is_header_done()) {
+    const auto error = co_await parse_some(parser);
+    if (!error) continue;
     const auto [status, message] = describe(error, state_->limits);
     if (status != 0) co_await refuse(status, message);
     co_return false;
   }
   HttpRequest request = take_head(parser);
+  if (state_->callbacks.response_headers) response_headers_ = state_->callbacks.response_headers(request);
   if (request.headers.size() > state_->limits.max_headers) {
     co_await refuse(431, fmt::format("The request has more than {} headers.", state_->limits.max_headers));
     co_return false;
@@ -206,9 +234,10 @@ asio::awaitable<bool> Connection::read_body(Parser& parser, BodyCount& body) {
     if (!sent) co_return false;
   }
   const auto end = Clock::now() + state_->limits.body_total_timeout;
+  parser.eager(true);
   while (!parser.is_done()) {
     deadline_ = std::min(Clock::now() + state_->limits.body_timeout, end);
-    const auto [error, count] = co_await http::async_read_some(socket_, buffer_, parser, kAwait);
+    const auto error = co_await parse_some(parser);
     if (error) {
       const auto [status, message] = describe(error, state_->limits);
       if (status != 0) co_await refuse(status, message);
@@ -240,7 +269,7 @@ void Connection::dispatch(HttpRequest request, const std::shared_ptr<Exchange>& 
 asio::awaitable<void> Connection::respond(std::shared_ptr<Exchange> exchange) {
   watching_ = true;
   asio::co_spawn(
-      socket_.get_executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
+      stream_.executor(), [self = shared_from_this()] { return self->watch(); }, asio::detached);
   bool sent = false;
   while (!closed_ && !sent) {
     no_deadline();
@@ -261,21 +290,19 @@ asio::awaitable<void> Connection::respond(std::shared_ptr<Exchange> exchange) {
     close();
     exchange->disconnect();
   }
-  error_code ignored;
-  if (watching_) socket_.cancel(ignored);
+  if (watching_) stream_.cancel();
   while (watching_) co_await wait_wake();
 }
 
 /// Reads ahead while a response is under way: the end of the stream means that the client is gone.
 asio::awaitable<void> Connection::watch() {
   while (buffer_.size() < kPipelineBytes) {
-    const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(4096), kAwait);
+    const auto error = co_await read_more();
     if (error == asio::error::operation_aborted) break;
     if (error) {
       close();
       break;
     }
-    buffer_.commit(count);
   }
   watching_ = false;
   wake();
@@ -286,7 +313,7 @@ asio::awaitable<bool> Connection::write_all(std::string bytes) {
   while (done < bytes.size() && !closed_) {
     set_deadline(state_->limits.write_timeout);
     const size_t slice = std::min(kWriteSlice, bytes.size() - done);
-    const auto [error, count] = co_await asio::async_write(socket_, asio::buffer(bytes.data() + done, slice), kAwait);
+    const auto [error, count] = co_await stream_.write(asio::buffer(bytes.data() + done, slice));
     if (error) co_return false;
     done += count;
   }
@@ -301,20 +328,13 @@ asio::awaitable<void> Connection::refuse(int status, const std::string& message)
 /// bytes would reset the connection and could take the answer with it.
 asio::awaitable<void> Connection::send_and_close(HttpResponse response, bool head_only) {
   response.close = true;
-  Exchange exchange({false, head_only, true, 0}, [] {});
+  Exchange exchange({false, head_only, true, 0, response_headers_}, [] {});
   exchange.send(std::move(response));
   const bool sent = co_await write_all(exchange.take().bytes);
   keep_alive_ = false;
   if (!sent) co_return;
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  set_deadline(std::chrono::seconds(2));
-  std::vector<char> discarded(16 * 1024);
-  for (size_t total = 0; total < kLingerBytes && !closed_;) {
-    const auto [error, count] = co_await socket_.async_read_some(asio::buffer(discarded), kAwait);
-    if (error) break;
-    total += count;
-  }
+  set_deadline(kGoodbye);
+  co_await stream_.linger(kLingerBytes);
 }
 
 }  // namespace quire

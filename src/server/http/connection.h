@@ -21,6 +21,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "server/http/client_stream.h"
 #include "server/http/exchange.h"
 #include "server/http/http_types.h"
 #include "server/http/server_state.h"
@@ -57,6 +58,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Awaitable<void> serve();
   Awaitable<bool> serve_one();
+  Awaitable<boost::system::error_code> read_more();
+  Awaitable<boost::system::error_code> parse_some(Parser& parser);
   Awaitable<bool> read_body(Parser& parser, BodyCount& body);
   Awaitable<void> respond(std::shared_ptr<Exchange> exchange);
   Awaitable<bool> write_all(std::string bytes);
@@ -76,9 +79,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::shared_ptr<IoLoop> loop_;
   std::shared_ptr<ServerState> state_;
-  boost::asio::ip::tcp::socket socket_;
+  ClientStream stream_;
   boost::asio::steady_timer wake_timer_, watchdog_timer_;
   boost::beast::flat_buffer buffer_;
+  HttpHeaders response_headers_;  ///< for whatever answers the request under way
   Clock::time_point deadline_ = Clock::time_point::max();
   bool closed_ = false, woken_ = false, watching_ = false, keep_alive_ = true;
 };

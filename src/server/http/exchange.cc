@@ -16,6 +16,9 @@ void Exchange::append_head(int status, const std::string& content_type, const Ht
   pending_ += fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
   if (!content_type.empty()) pending_ += fmt::format("Content-Type: {}\r\n", content_type);
   for (const auto& [name, value] : headers) pending_ += fmt::format("{}: {}\r\n", name, value);
+  for (const auto& [name, value] : framing_.headers) {
+    if (!find_header(headers, name)) pending_ += fmt::format("{}: {}\r\n", name, value);
+  }
   pending_ += length_line;
   pending_ += close_ ? "Connection: close\r\n\r\n" : "Connection: keep-alive\r\n\r\n";
 }

@@ -18,6 +18,7 @@ class Exchange final : public ResponseWriter {
     bool head_only = false;  ///< HEAD: everything but the body
     bool chunked = true;     ///< false for HTTP/1.0: a stream then ends with the connection
     size_t max_buffered_bytes = 0;
+    HttpHeaders headers = {};  ///< of any answer that has none of the same name
   };
   /// Bytes to put on the wire now.
   struct Output {

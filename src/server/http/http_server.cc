@@ -60,6 +60,7 @@ struct HttpServer::Impl {
     fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);  // ranks that are started again are no clients' peers
     socket.set_option(tcp::no_delay(true), ignored);
     if (state->connections.load(std::memory_order_relaxed) >= state->limits.max_connections) {
+      if (state->tls != nullptr) return;  // a greeting for a refusal's sake would cost too much
       Exchange refusal({false, false, true, 0}, [] {});
       refusal.send(state->callbacks.failure(503, "The server has too many open connections."));
       socket.non_blocking(true, ignored);
@@ -97,6 +98,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
                                                       BoundAddress address) {
   auto impl = std::make_unique<Impl>();
   impl->state->limits = options.limits;
+  impl->state->tls = options.tls;
   impl->state->callbacks = std::move(callbacks);
   const HttpLimits& limits = options.limits;
   const auto shortest =

@@ -12,13 +12,14 @@
 #include "base/result.h"
 #include "server/http/bound_address.h"
 #include "server/http/http_types.h"
+#include "server/http/tls_context.h"
 
 namespace quire {
 
 /// What one client may ask of the server.
 struct HttpLimits {
   size_t max_header_bytes = 64 * 1024;              ///< request line and headers together; beyond: 431
-  size_t max_headers = 100;                         ///< beyond: 431
+  size_t max_headers = 256;                         ///< beyond: 431
   size_t max_target_bytes = 8 * 1024;               ///< beyond: 414
   size_t max_body_bytes = 32 * 1024 * 1024;         ///< beyond: 413
   size_t max_total_body_bytes = 512 * 1024 * 1024;  ///< of all requests under way; beyond: 503
@@ -35,11 +36,15 @@ struct HttpLimits {
 struct HttpServerOptions {
   int io_threads = 2;
   HttpLimits limits;
+  std::shared_ptr<TlsContext> tls;  ///< nullptr: plain HTTP
 };
 
 struct HttpCallbacks {
   /// Judges a request by its headers, before its body is read: a response ends it there. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> gate;
+  /// What any answer to this request carries, unless it has a header of that name: called once its headers are read.
+  /// May be empty.
+  std::function<HttpHeaders(const HttpRequest&)> response_headers;
   /// Answers a request. Called on an IO thread: anything that takes more than microseconds belongs elsewhere.
   std::function<void(HttpRequest, std::shared_ptr<ResponseWriter>)> handler;
   /// The response to what is no valid request (400, 408, 413, 414, 431) or got no answer (500).

@@ -6,22 +6,20 @@
 
 namespace quire {
 
-namespace {
-
 bool equal_without_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
   });
 }
 
-}  // namespace
-
-std::optional<std::string_view> HttpRequest::header(std::string_view name) const {
+std::optional<std::string_view> find_header(const HttpHeaders& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (equal_without_case(key, name)) return value;
   }
   return std::nullopt;
 }
+
+std::optional<std::string_view> HttpRequest::header(std::string_view name) const { return find_header(headers, name); }
 
 void split_target(HttpRequest& request) {
   const std::string target = request.target.substr(0, request.target.find('#'));

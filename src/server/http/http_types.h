@@ -14,6 +14,12 @@ namespace quire {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
+/// As names of headers compare.
+bool equal_without_case(std::string_view a, std::string_view b);
+
+/// The first header of that name (names compare without case), or nothing.
+std::optional<std::string_view> find_header(const HttpHeaders& headers, std::string_view name);
+
 /// One request, complete with its body.
 struct HttpRequest {
   std::string method;  ///< "GET", "POST", ...

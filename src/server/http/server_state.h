@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 
 #include "server/http/http_server.h"
 
@@ -13,6 +14,7 @@ namespace quire {
 struct ServerState {
   HttpLimits limits;
   HttpCallbacks callbacks;
+  std::shared_ptr<TlsContext> tls;  ///< nullptr: plain HTTP
   std::chrono::milliseconds tick{1000};
   std::atomic<size_t> active{0};
   std::atomic<size_t> connections{0};

@@ -30,11 +30,14 @@ HttpResponse success(const std::string& name, const char* what) {
   return response;
 }
 
-/// A response for those who may not change adapters.
-std::optional<HttpResponse> refuse_updates(const ServerContext& context) {
+/// A response for those who may not change adapters. Where no key is asked for, being on this machine is what lets in,
+/// and a web page in a browser on it is not meant by that.
+std::optional<HttpResponse> refuse_updates(const ServerContext& context, const HttpRequest& request) {
   switch (context.adapter_updates) {
     case AdapterUpdates::kAllowed:
-      return std::nullopt;
+      if (context.has_api_keys || !request.header("Origin")) return std::nullopt;
+      return error_response(403,
+                            "Web pages (requests with an Origin) may load adapters only with an API key: --api-key.");
     case AdapterUpdates::kForbidden:
       return error_response(403,
                             "Adapters can be loaded over HTTP only where an API key is set (--api-key) or the server "
@@ -67,7 +70,7 @@ Status unload(ServerContext& context, const HttpRequest& http, const std::shared
 
 void answer(ServerContext& context, const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer,
             Status (*act)(ServerContext&, const HttpRequest&, const std::shared_ptr<ResponseWriter>&)) {
-  if (auto response = refuse_updates(context)) return writer->send(std::move(*response));
+  if (auto response = refuse_updates(context, request)) return writer->send(std::move(*response));
   if (const Status status = act(context, request, writer); !status.ok()) writer->send(refusal(status.error()));
 }
 

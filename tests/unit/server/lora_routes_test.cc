@@ -147,13 +147,24 @@ TEST_F(LoraRoutesTest, UpdatesNeedAKeyOrALoopbackAddress) {
   post("/v1/unload_lora_adapter", R"({"lora_name": "a"})", 403);
 }
 
+TEST_F(LoraRoutesTest, PagesInABrowserNeedAKeyEvenOnThisMachine) {
+  serve();
+  const std::string body = R"({"lora_name": "a", "lora_path": "v1"})";
+  for (const char* path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}) {
+    EXPECT_EQ(status_of(exchange(port, "POST", path, body, "Origin: https://page.example\r\n")), 403) << path;
+  }
+  EXPECT_EQ(status_of(exchange(port, "POST", "/v1/load_lora_adapter", body)), 200);
+}
+
 TEST_F(LoraRoutesTest, SRVR_06_TheKeyGuardsTheRoutes) {
   options.host = "0.0.0.0";
   options.api_keys = {"secret"};
   serve();
   for (const char* path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}) post(path, R"({})", 401);
   const std::string body = R"({"lora_name": "a", "lora_path": "v1"})";
-  EXPECT_EQ(status_of(exchange(port, "POST", "/v1/load_lora_adapter", body, "Authorization: Bearer secret\r\n")), 200);
+  EXPECT_EQ(status_of(exchange(port, "POST", "/v1/load_lora_adapter", body,
+                               "Authorization: Bearer secret\r\nOrigin: https://page.example\r\n")),
+            200);
 }
 
 TEST_F(LoraRoutesTest, FoldersAreFoundOnTheirFirstUse) {

@@ -118,6 +118,44 @@ TEST_F(ServerTest, SRVR_06_KeysGuardAllButHealthAndMetrics) {
   EXPECT_EQ(status_of(exchange(port, "GET", "//v1/models", "", "Authorization: Bearer secret\r\n")), 404);
 }
 
+TEST_F(ServerTest, PreflightsPassWithoutAKeyAndOpenNothing) {
+  options.api_keys = {"secret"};
+  serve();
+  const std::string page = "Origin: https://page.example\r\n";
+  const std::string asked = page + "Access-Control-Request-Method: POST\r\n";
+  const std::string preflight = exchange(port, "OPTIONS", "/v1/completions", "", asked);
+  EXPECT_EQ(status_of(preflight), 200);
+  EXPECT_NE(preflight.find("Access-Control-Allow-Origin: *\r\n"), std::string::npos) << preflight;
+  for (const char* method : {"GET", "POST", "HEAD"}) {
+    EXPECT_EQ(status_of(exchange(port, method, "/v1/models", "", asked)), 401) << method;
+  }
+  // Pages can read refusals too, and those of requests whose body is not taken.
+  EXPECT_NE(exchange(port, "GET", "/v1/models", "", page).find("Access-Control-Allow-Origin: *"), std::string::npos);
+}
+
+TEST_F(ServerTest, RequestIdsOnEveryAnswerWhereAskedFor) {
+  options.enable_request_id_headers = true;
+  serve();
+  const auto ids = [this](const char* path, const std::string& body, const std::string& headers) {
+    const std::string answer = exchange(port, body.empty() ? "GET" : "POST", path, body, headers);
+    std::vector<std::string> found;
+    for (size_t at = 0; (at = answer.find("X-Request-Id: ", at)) != std::string::npos;) {
+      at += 14;
+      found.push_back(answer.substr(at, answer.find("\r\n", at) - at));
+    }
+    return found;
+  };
+  const std::string own = "X-Request-Id: mine\r\n";
+  EXPECT_EQ(ids("/health", "", own), std::vector<std::string>{"mine"});
+  EXPECT_EQ(ids("/nothing", "", own), std::vector<std::string>{"mine"});
+  EXPECT_EQ(ids("/v1/completions", R"({"prompt": "a"})", own), std::vector<std::string>{"mine"});
+  EXPECT_EQ(ids("/v1/completions", R"({"prompt": "a", "request_id": "body"})", own), std::vector<std::string>{"body"});
+  const auto random = ids("/health", "", "");
+  ASSERT_EQ(random.size(), 1u);
+  EXPECT_EQ(random[0].size(), 32u);
+  EXPECT_EQ(ids("/health", "", "X-Request-Id: a b\r\n")[0].size(), 32u) << "an id with a space is none";
+}
+
 TEST_F(ServerTest, OtherRoutes) {
   options.served_model_names = {"org/name", "alias"};
   serve();
