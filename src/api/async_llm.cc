@@ -164,7 +164,7 @@ Status AsyncLlm::Impl::start_search(TextRequest request, TextCallback callback) 
           fmt::format("request_id '{}' belongs to a request that is still running; use another.", id), "request_id");
     }
   }
-  const Status status = search->start();
+  Status status = search->start();
   if (!status.ok()) forget_search(id);
   return status;
 }
@@ -214,7 +214,7 @@ Status AsyncLlm::Impl::submit(const std::string& id, std::vector<EngineRequest> 
   QUIRE_ASSIGN_OR_RETURN(std::vector<OutputCallback> callbacks, pump.open(id, std::move(texts), std::move(callback)));
   for (size_t index = 0; index < choices.size(); ++index) {
     const OutputCallback on_output = callbacks[index];
-    const Status status = submit_to_engine(std::move(choices[index]), std::move(callbacks[index]));
+    Status status = submit_to_engine(std::move(choices[index]), std::move(callbacks[index]));
     if (status.ok()) continue;
     if (index == 0) {
       pump.forget(id);

@@ -156,7 +156,8 @@ asio::awaitable<bool> HttpClient::Impl::exchange(Connection& connection,
 asio::awaitable<void> HttpClient::Impl::serve(HttpRequest request, HttpHandlers handlers) {
   HttpAnswer answer;
   const auto message = message_of(std::move(request));
-  for (bool again = true; again;) {
+  bool again = false;
+  do {
     answer = {};
     std::unique_ptr<Connection> connection;
     const bool reused = !idle_connections.empty();
@@ -166,7 +167,6 @@ asio::awaitable<void> HttpClient::Impl::serve(HttpRequest request, HttpHandlers 
     } else {
       connection = co_await connect(answer);
     }
-    again = false;
     if (!connection) break;
     bool keep = false;
     const bool answered = co_await exchange(*connection, message, handlers, answer, keep);
@@ -175,7 +175,7 @@ asio::awaitable<void> HttpClient::Impl::serve(HttpRequest request, HttpHandlers 
       connection->stream.expires_never();
       idle_connections.push_back(std::move(connection));
     }
-  }
+  } while (again);
   if (handlers.on_done) handlers.on_done(std::move(answer));
 }
 
@@ -188,9 +188,10 @@ HttpClient::HttpClient(HttpUrl url, double idle_seconds, size_t max_body_bytes) 
 HttpClient::~HttpClient() = default;
 
 void HttpClient::start(HttpRequest request, HttpHandlers handlers) {
-  asio::co_spawn(impl_->io, impl_->serve(std::move(request), std::move(handlers)), [](std::exception_ptr failure) {
-    if (failure) std::rethrow_exception(failure);
-  });
+  asio::co_spawn(impl_->io, impl_->serve(std::move(request), std::move(handlers)),
+                 [](const std::exception_ptr& failure) {
+                   if (failure) std::rethrow_exception(failure);
+                 });
 }
 
 void HttpClient::after(double seconds, std::function<void()> action) {

@@ -11,7 +11,7 @@ namespace quire::cli {
 /// While one lives, the signals (SIGINT alone by default) only set a flag.
 class InterruptGuard {
  public:
-  explicit InterruptGuard(std::initializer_list<int> signals = {SIGINT});
+  InterruptGuard(std::initializer_list<int> signals = {SIGINT});
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;

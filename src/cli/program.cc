@@ -58,7 +58,7 @@ std::vector<std::string> known_words(const CLI::App& app) {
 /// Refuses what CLI11 left over, in the command at fault.
 void check_leftovers(const CLI::App& app, const std::string& path) {
   const std::vector<std::string> left = app.remaining();
-  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& a) { return a.rfind("-", 0) == 0; });
+  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& a) { return a.starts_with('-'); });
   if (flag != left.end()) refuse_unknown(app, path, *flag);
   if (!left.empty()) refuse_unknown(app, path, left.front());
 }
@@ -147,14 +147,14 @@ std::vector<std::string> normalize_arguments(std::vector<std::string> arguments)
   for (std::string& argument : arguments) {
     if (argument == "--") break;
     const size_t name_end = std::min(argument.find('='), argument.size());
-    if (argument.rfind("--", 0) == 0) {
+    if (argument.starts_with("--")) {
       std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(name_end), '_', '-');
       continue;
     }
     for (const auto& [short_name, long_name] : kShort) {
       if (short_name == "-q" && !takes_quantization) continue;
       if (argument.compare(0, name_end, short_name) == 0) {
-        argument = long_name + argument.substr(name_end);
+        argument.replace(0, name_end, long_name);
         break;
       }
     }

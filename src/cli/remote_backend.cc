@@ -23,7 +23,7 @@ double since(steady_clock::time_point begin) {
 class RemoteBackend : public TextBackend {
  public:
   RemoteBackend(HttpUrl url, std::string model, std::string api_key, TextOptions options)
-      : url_(std::move(url)), model_(std::move(model)), api_key_(std::move(api_key)), options_(options) {}
+      : url_(std::move(url)), model_(std::move(model)), api_key_(std::move(api_key)), options_(std::move(options)) {}
 
   std::string model_name() const override { return model_; }
 
