@@ -22,6 +22,17 @@ struct CommunicatorTimes {
   std::chrono::nanoseconds waiting{0};
 };
 
+/// What the ranks of a group do together.
+enum class GroupOperation : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kGather,
+  kBroadcast,
+  kMessage,  ///< send and receive
+  kBarrier,
+};
+
 /// A rank's end of one group. All ranks of the group must call the same operations in the same order with sizes that
 /// agree; calls that do not are found and answered with an Error where the ranks meet.
 ///
@@ -70,6 +81,9 @@ class Communicator {
   /// For the thread that uses the communicator.
   const CommunicatorTimes& times() const { return times_; }
 
+  /// The next operations are parts of the one under way in `whole`: ranks compare that too, and its time limits them.
+  void be_part_of(const Communicator& whole);
+
   /// Ends the waits of all ranks that can be told, in this and every other group of the same transport.
   virtual void abort(std::string_view reason) = 0;
 
@@ -87,25 +101,27 @@ class Communicator {
   const std::optional<std::chrono::steady_clock::time_point>& deadline() const { return deadline_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
   /// Counts a wait for other ranks that began then and ends now.
-  void add_wait(std::chrono::steady_clock::time_point begin) {
-    times_.waiting += std::chrono::steady_clock::now() - begin;
-  }
-  /// What the operation under way is called, for messages.
-  const char* operation() const { return operation_; }
+  void add_wait(std::chrono::steady_clock::time_point begin) { add_wait(std::chrono::steady_clock::now() - begin); }
+  void add_wait(std::chrono::nanoseconds time) { times_.waiting += time; }
+  /// A number for an operation and its size, which ranks compare as they meet.
+  uint64_t tag_of(GroupOperation operation, int64_t bytes) const;
+  /// Such a number in words: "all_reduce of 64 bytes".
+  static std::string describe(uint64_t tag);
   /// "tp:0, rank 1 of 2: all_reduce", the beginning of messages.
   std::string place() const;
 
  private:
   /// Runs one operation with the common rules around it.
   template <typename Function>
-  Status run(const char* operation, Function&& function);
+  Status run(GroupOperation operation, Function&& function);
 
   std::string name_;
   int rank_;
   std::vector<int> ranks_;
   std::chrono::milliseconds timeout_{0};
   std::optional<std::chrono::steady_clock::time_point> deadline_;
-  const char* operation_ = "";
+  std::optional<GroupOperation> operation_;  ///< under way, or the last one
+  uint8_t part_of_ = 0;                      ///< 1 + the operation that this group's are parts of; 0: none
   std::optional<Error> failure_;
   CommunicatorTimes times_;
 };

@@ -24,6 +24,10 @@ class RankTransport {
 
   /// Ends the waits of this rank, and of all that can be told, with an Error that gives the reason. From any thread.
   virtual void abort(std::string_view reason) = 0;
+
+  /// The ranks whose processes may run on the same CPUs as this one, itself among them, where processes have CPUs of
+  /// their own; else just this one.
+  virtual std::vector<int> ranks_of_same_cpus() const { return {rank()}; }
 };
 
 /// Where a rank stands among `groups`: its group, and its place in it. Throws CheckFailure where the groups are not as

@@ -194,11 +194,12 @@ void EngineCore::fail_step(const Error& error) {
 bool EngineCore::recover_if_failed() {
   const std::optional<Error> failure = executor_->failure();
   if (!failure) return false;
-  spdlog::error("{}. Starting again; {} requests are recomputed", failure->message, scheduler_.running_count());
+  spdlog::error("{}", failure->message);
   const double begin = steady_seconds();
   if (const Status status = executor_->recover(); !status.ok()) throw CheckFailure(status.error().message);
   scheduler_.start_over();
-  spdlog::info("Steps go on after {:.2f} s", steady_seconds() - begin);
+  spdlog::info("Started again after {:.2f} s; {} requests are recomputed", steady_seconds() - begin,
+               scheduler_.running_count());
   return true;
 }
 

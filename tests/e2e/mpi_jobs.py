@@ -67,21 +67,21 @@ class Hosts:
         for name in self.names:
             _ip("-n", name, "link", "set", "veth0", "down")
 
-    def processes(self) -> list[int]:
-        """What still runs on both."""
-        return [int(pid) for name in self.names for pid in
+    def processes(self, names: list[str] | None = None) -> list[int]:
+        """What still runs on both, or on those."""
+        return [int(pid) for name in names or self.names for pid in
                 subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()]
 
     def on_first(self, *command: str) -> subprocess.CompletedProcess:
         return subprocess.run(["ip", "netns", "exec", self.names[0], *command], capture_output=True, text=True,
                               timeout=120)
 
-    def mpirun(self, ranks_per_host: int = 1) -> tuple:
+    def mpirun(self, ranks_per_host: int = 1, keepalive: tuple = KEEPALIVE) -> tuple:
         """What a command is put under to run on both hosts, the first rank on a."""
         hosts = ",".join(f"{address}:{ranks_per_host}" for address in self.addresses)
         return ("ip", "netns", "exec", self.names[0], "mpirun", "--allow-run-as-root", "-np", str(2 * ranks_per_host),
                 "--host", hosts, "--bind-to", "none", "--mca", "plm_rsh_agent", str(self._agent), "--mca", "btl",
-                "tcp,self", "--mca", "btl_tcp_if_include", "veth0", "--mca", "oob_tcp_if_include", "veth0", *KEEPALIVE)
+                "tcp,self", "--mca", "btl_tcp_if_include", "veth0", "--mca", "oob_tcp_if_include", "veth0", *keepalive)
 
 
 def why_not() -> str | None:

@@ -1,23 +1,26 @@
 """One model over two hosts that only a link joins, with MPI between them: the same answers, and the end when the link drops."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from conftest import MODELS, binary, run_quire
-from mpi_jobs import needs_mpi, two_hosts, why_not
+from mpi_jobs import KEEPALIVE, needs_mpi, two_hosts, why_not
 
 pytestmark = [needs_mpi, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
 SECONDS_TO_END = 15  # of which the launcher takes four to notice and five to end what does not end by itself
 
 
-@pytest.mark.parametrize(("ranks_per_host", "sizes"), [(1, ("-tp", "2")), (2, ("-tp", "2", "-pp", "2"))],
-                         ids=["tp2", "stage-per-host"])
+@pytest.mark.parametrize(("ranks_per_host", "sizes"), [(1, ("-tp", "2")), (2, ("-tp", "2", "-pp", "2")),
+                                                       (2, ("-tp", "4"))], ids=["tp2", "stage-per-host", "tp4"])
 def test_two_hosts_give_the_bits_of_one(tmp_path, ranks_per_host, sizes):
     command = ["complete", "--model", MODELS / "llama", "--dtype", "float32", "--max-tokens", "24", "-q", "abc", *sizes]
     alone = run_quire(*command)
@@ -38,39 +41,96 @@ for line in urllib.request.urlopen(request, timeout=60):
 """
 
 
+class Job:
+    """A server over both hosts, and what it and its launcher have said."""
+
+    def __init__(self, hosts, keepalive=KEEPALIVE):
+        self.hosts, self.lines, self._url = hosts, [], None
+        self.process = subprocess.Popen([*hosts.mpirun(keepalive=keepalive), binary(), "serve", MODELS / "llama",
+                                         "--dtype", "float32", "--port", "0", "-tp", "2"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        assert self._ready.wait(60) and self._url, self.log()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            match = re.search(r"listening on (http://\S+)", line)
+            if match:
+                self._url = match[1]
+                self._ready.set()
+        self._ready.set()
+
+    def log(self) -> str:
+        return "".join(self.lines)
+
+    def stream(self) -> subprocess.Popen:
+        """A client on the first host, which reads a stream that has begun."""
+        client = subprocess.Popen(["ip", "netns", "exec", self.hosts.names[0], sys.executable, "-c", READ_STREAM,
+                                   self._url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert client.stdout.readline().startswith("data: ")
+        return client
+
+    def wait_for(self, words: str, begin: float) -> None:
+        while words not in self.log():
+            assert time.monotonic() - begin < SECONDS_TO_END, self.log()
+            time.sleep(0.05)
+
+    def ends(self, begin: float) -> None:
+        """With an exit code other than 0, in time, and leaves nothing."""
+        assert self.process.wait(timeout=SECONDS_TO_END) != 0
+        self._reader.join(5)
+        while self.hosts.processes():
+            assert time.monotonic() - begin < SECONDS_TO_END, "orphans"
+            time.sleep(0.1)
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 @pytest.mark.parametrize("busy", [True, False], ids=["streaming", "idle"])
 def test_a_link_that_drops_ends_the_job(tmp_path, busy):
     with two_hosts(tmp_path) as hosts:
-        log, url = [], []
-        job = subprocess.Popen([*hosts.mpirun(), binary(), "serve", MODELS / "llama", "--dtype", "float32", "--port",
-                                "0", "-tp", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        ready = threading.Event()
-
-        def read():
-            for line in job.stdout:
-                log.append(line)
-                match = re.search(r"listening on (http://\S+)", line)
-                if match:
-                    url.append(match[1])
-                    ready.set()
-            ready.set()
-
-        reader = threading.Thread(target=read, daemon=True)
-        reader.start()
-        assert ready.wait(60) and url, "".join(log)
-        stream = None
-        if busy:
-            stream = subprocess.Popen(["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", READ_STREAM, url[0]],
-                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            assert stream.stdout.readline().startswith("data: ")
+        job = Job(hosts)
+        time.sleep(1)  # the launcher must have finished its own start, or it takes the loss for a failed one and may hang
+        stream = job.stream() if busy else None
         begin = time.monotonic()
         hosts.drop_link()
-        assert job.wait(timeout=SECONDS_TO_END) != 0
-        reader.join(5)
-        assert "lost communication with a remote daemon" in "".join(log), "".join(log)
-        assert hosts.addresses[1] in "".join(log)
+        job.ends(begin)
+        # Whoever is first: the launcher after four seconds, the ranks after five.
+        assert re.search(r"lost communication with a remote daemon|rank 1 \(host .+\) has given no sign of life",
+                         job.log()), job.log()
         if stream:
             stream.wait(timeout=SECONDS_TO_END)
-        while hosts.processes():
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["streaming", "idle"])
+def test_a_process_that_hangs_ends_the_job(tmp_path, busy):
+    with two_hosts(tmp_path) as hosts:
+        job = Job(hosts)
+        stream = job.stream() if busy else None
+        begin = time.monotonic()
+        [rank] = [pid for pid in hosts.processes(hosts.names[1:]) if name_of(pid) == "quire"]
+        os.kill(rank, signal.SIGSTOP)
+        job.ends(begin)
+        assert re.search(r"quire: the engine has stopped, .*: .*rank 1 \(host .+\) has given no sign of life", job.log())
+        if stream:
+            stream.wait(timeout=SECONDS_TO_END)
+
+
+def test_ranks_notice_by_themselves_that_the_link_has_dropped(tmp_path):
+    """Also where the launcher was not told to look after it."""
+    with two_hosts(tmp_path) as hosts:
+        job = Job(hosts, keepalive=())
+        begin = time.monotonic()
+        hosts.drop_link()
+        job.wait_for("rank 1 (host", begin)
+        while [pid for pid in hosts.processes() if name_of(pid) == "quire"]:
             assert time.monotonic() - begin < SECONDS_TO_END, "orphans"
             time.sleep(0.1)

@@ -1,7 +1,6 @@
 #include "distributed/mpi/mpi_communicator.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "distributed/rank_order_sum.h"
@@ -33,17 +32,9 @@ MpiCommunicator::MpiCommunicator(std::string name, const quire_mpi_table& mpi, s
       messages_(mpi, channel),
       message_of_(static_cast<size_t>(size())) {}
 
-void MpiCommunicator::start(Operation operation, int64_t bytes) {
+void MpiCommunicator::start(GroupOperation operation, int64_t bytes) {
   messages_.clear();
-  what_ = static_cast<uint64_t>(operation) << 56 | (static_cast<uint64_t>(bytes) & ((uint64_t{1} << 56) - 1));
-}
-
-std::string MpiCommunicator::describe(uint64_t what) {
-  static constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "gather",
-                                           "broadcast",  "barrier",    "a message"};
-  const auto operation = static_cast<size_t>(what >> 56);
-  return std::string(operation < std::size(kNames) ? kNames[operation] : "unknown operation") + " of " +
-         std::to_string(what & ((uint64_t{1} << 56) - 1)) + " bytes";
+  what_ = tag_of(operation, bytes);
 }
 
 Status MpiCommunicator::send_piece(const ConstBlock& block, Piece piece, int destination) {
@@ -85,7 +76,7 @@ void MpiCommunicator::sum_arrived(int64_t bytes, const Block& out, int64_t out_b
 }
 
 Status MpiCommunicator::do_barrier() {
-  start(Operation::kBarrier, 0);
+  start(GroupOperation::kBarrier, 0);
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) QUIRE_RETURN_IF_ERROR(expect(0, peer));
   }
@@ -97,7 +88,7 @@ Status MpiCommunicator::do_all_reduce(const ConstBlock& in, const Block& out) {
   int64_t begin = 0;
   do {
     const Piece piece = {begin, std::min(kPieceBytes, in.bytes() - begin)};
-    start(Operation::kAllReduce, in.bytes());
+    start(GroupOperation::kAllReduce, in.bytes());
     if (size() > 2 && piece.length > kAtOnceBytes) {
       QUIRE_RETURN_IF_ERROR(all_reduce_by_shares(in, out, piece));
     } else {
@@ -149,7 +140,7 @@ Status MpiCommunicator::do_all_gather(const ConstBlock& mine, std::span<const Bl
     const auto length_of = [&, begin](int peer) {
       return overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kPieceBytes);
     };
-    start(Operation::kAllGather, total);
+    start(GroupOperation::kAllGather, total);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank()) QUIRE_RETURN_IF_ERROR(expect(length_of(peer), peer));
     }
@@ -168,7 +159,7 @@ Status MpiCommunicator::do_reduce_scatter(std::span<const ConstBlock> parts, con
   int64_t begin = 0;
   do {
     const int64_t own = overlap(out.bytes(), begin, kPieceBytes);
-    start(Operation::kReduceScatter, total);
+    start(GroupOperation::kReduceScatter, total);
     for (int step = 0; step < size(); ++step) {
       const int peer = (rank() + step) % size();
       const ConstBlock& part = parts[static_cast<size_t>(peer)];
@@ -196,7 +187,7 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
     const auto length_of = [&, begin](int peer) {
       return overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kPieceBytes);
     };
-    start(Operation::kGather, total);
+    start(GroupOperation::kGather, total);
     if (rank() != destination) {
       QUIRE_RETURN_IF_ERROR(send_piece(mine, {begin, length_of(rank())}, destination));
       QUIRE_RETURN_IF_ERROR(finish());
@@ -214,7 +205,7 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
   return {};
 }
 
-Status MpiCommunicator::by_pieces(Operation operation, int64_t bytes, const std::function<Status(Piece)>& move) {
+Status MpiCommunicator::by_pieces(GroupOperation operation, int64_t bytes, const std::function<Status(Piece)>& move) {
   int64_t begin = 0;
   do {
     const Piece piece = {begin, std::min(kPieceBytes, bytes - begin)};
@@ -233,7 +224,7 @@ Status MpiCommunicator::receive_piece(const Block& block, Piece piece, int sourc
 }
 
 Status MpiCommunicator::do_broadcast(const Block& data, int source) {
-  return by_pieces(Operation::kBroadcast, data.bytes(), [&](Piece piece) -> Status {
+  return by_pieces(GroupOperation::kBroadcast, data.bytes(), [&](Piece piece) -> Status {
     if (rank() != source) return receive_piece(data, piece, source);
     QUIRE_RETURN_IF_ERROR(send_to_all(read_only(data), piece));
     return finish();
@@ -241,14 +232,15 @@ Status MpiCommunicator::do_broadcast(const Block& data, int source) {
 }
 
 Status MpiCommunicator::do_send(const ConstBlock& data, int destination) {
-  return by_pieces(Operation::kMessage, data.bytes(), [&](Piece piece) -> Status {
+  return by_pieces(GroupOperation::kMessage, data.bytes(), [&](Piece piece) -> Status {
     QUIRE_RETURN_IF_ERROR(send_piece(data, piece, destination));
     return finish();
   });
 }
 
 Status MpiCommunicator::do_receive(const Block& data, int source) {
-  return by_pieces(Operation::kMessage, data.bytes(), [&](Piece piece) { return receive_piece(data, piece, source); });
+  return by_pieces(GroupOperation::kMessage, data.bytes(),
+                   [&](Piece piece) { return receive_piece(data, piece, source); });
 }
 
 }  // namespace quire

@@ -34,28 +34,25 @@ class MpiCommunicator final : public Communicator {
   Status do_barrier() override;
 
  private:
-  enum class Operation : uint8_t { kAllReduce, kAllGather, kReduceScatter, kGather, kBroadcast, kBarrier, kMessage };
-
   /// Bytes [begin, begin + length) of a block, on their way.
   struct Piece {
     int64_t begin;
     int64_t length;
   };
-  void start(Operation operation, int64_t bytes);
+  void start(GroupOperation operation, int64_t bytes);
   Status send_piece(const ConstBlock& block, Piece piece, int destination);
   Status send_to_all(const ConstBlock& block, Piece piece);
   Status expect(int64_t bytes, int source);
   /// Waits for a piece of `block` from `source`.
   Status receive_piece(const Block& block, Piece piece, int source);
   /// Moves `bytes` piece by piece, each a step of the operation; none is one piece of no bytes.
-  Status by_pieces(Operation operation, int64_t bytes, const std::function<Status(Piece)>& move);
+  Status by_pieces(GroupOperation operation, int64_t bytes, const std::function<Status(Piece)>& move);
   Status finish();
   /// What came from `rank` in this step; for the own rank, what was sent.
   std::byte* arrived(int rank) { return messages_.payload(message_of_[static_cast<size_t>(rank)]); }
   void sum_arrived(int64_t bytes, const Block& out, int64_t out_begin);
   Status all_reduce_by_shares(const ConstBlock& in, const Block& out, Piece piece);
   int world_rank(int rank) const { return ranks()[static_cast<size_t>(rank)]; }
-  static std::string describe(uint64_t what);
 
   std::shared_ptr<AbortReason> abort_;
   MpiMessages messages_;

@@ -10,12 +10,6 @@
 namespace quire {
 namespace {
 
-/// MPI takes one call at a time; groups may be used by several threads.
-std::mutex& one_call() {
-  static std::mutex mutex;
-  return mutex;
-}
-
 using std::chrono::microseconds;
 using std::chrono::steady_clock;
 
@@ -24,7 +18,13 @@ constexpr auto kLongestPause = microseconds(1000);  // between looks when nothin
 
 }  // namespace
 
+std::mutex& mpi_calls() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 void AbortReason::set(std::string_view reason) {
+  if (segment_ != nullptr) segment_->abort(reason);
   const std::lock_guard lock(mutex_);
   if (set_.load()) return;
   text_ = reason;
@@ -33,7 +33,7 @@ void AbortReason::set(std::string_view reason) {
 
 std::string AbortReason::text() const {
   const std::lock_guard lock(mutex_);
-  return text_;
+  return set_.load() || segment_ == nullptr ? text_ : segment_->abort_reason();
 }
 
 MpiMessages::~MpiMessages() {
@@ -57,7 +57,7 @@ Status MpiMessages::send(int message, uint64_t what, int rank) {
   std::memcpy(memory.data(), &what, sizeof(what));
   void* request = nullptr;
   const int bytes = static_cast<int>(sizes_[static_cast<size_t>(message)] + kHeaderBytes);
-  const std::lock_guard lock(one_call());
+  const std::lock_guard lock(mpi_calls());
   const int code = mpi_.send(memory.data(), bytes, rank, tag_, &request);
   if (code != 0) return mpi_error("sending to rank " + std::to_string(rank), code);
   pending_.push_back({request, message, rank, false, what});
@@ -69,7 +69,7 @@ Result<int> MpiMessages::receive(int64_t bytes, uint64_t what, int rank) {
   const int message = index();
   void* request = nullptr;
   const int length = static_cast<int>(bytes + kHeaderBytes);
-  const std::lock_guard lock(one_call());
+  const std::lock_guard lock(mpi_calls());
   const int code = mpi_.receive(memory_[static_cast<size_t>(message)].data(), length, rank, tag_, &request);
   if (code != 0) return mpi_error("receiving from rank " + std::to_string(rank), code);
   pending_.push_back({request, message, rank, true, what});
@@ -106,7 +106,7 @@ Result<bool> MpiMessages::look(const std::string& place, const std::function<std
   for (size_t i = 0; i < pending_.size();) {
     Pending& message = pending_[i];
     int done = 0, bytes = 0;
-    const std::lock_guard lock(one_call());
+    const std::lock_guard lock(mpi_calls());
     const int code = mpi_.test(&message.request, &done, &bytes);
     if (code != 0) return mpi_error(place + ": the message of rank " + std::to_string(message.rank), code);
     if (done == 0) {

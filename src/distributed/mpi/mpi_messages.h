@@ -12,22 +12,30 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "distributed/mpi/mpi_module.h"
+#include "distributed/shm/shared_segment.h"
 
 namespace quire {
 
-/// The reason why this rank's waits shall end, set from any thread.
+/// MPI takes one call at a time of a process; whoever calls it holds this.
+std::mutex& mpi_calls();
+
+/// The reason why this rank's waits shall end, set from any thread; shared with the other ranks of the machine once
+/// share() has been called.
 class AbortReason {
  public:
+  void share(std::shared_ptr<SharedSegment> segment) { segment_ = std::move(segment); }
   void set(std::string_view reason);
-  bool is_set() const { return set_.load(std::memory_order_acquire); }
+  bool is_set() const { return set_.load(std::memory_order_acquire) || (segment_ != nullptr && segment_->aborted()); }
   std::string text() const;
 
  private:
   mutable std::mutex mutex_;
+  std::shared_ptr<SharedSegment> segment_;
   std::atomic<bool> set_{false};
   std::string text_;
 };

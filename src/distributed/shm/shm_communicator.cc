@@ -31,16 +31,17 @@ int64_t overlap(int64_t bytes, int64_t begin, int64_t length) { return std::clam
 }  // namespace
 
 ShmCommunicator::ShmCommunicator(std::string name, std::shared_ptr<SharedSegment> segment, int channel, int rank,
-                                 std::vector<int> ranks)
+                                 std::vector<int> ranks, std::vector<int> places)
     : Communicator(std::move(name), rank, std::move(ranks)),
       segment_(std::move(segment)),
       channel_(channel),
+      places_(places.empty() ? this->ranks() : std::move(places)),
       chunk_bytes_(segment_->chunk_bytes()),
       spin_(segment_->spin()),
       sent_(static_cast<size_t>(size())),
       taken_(static_cast<size_t>(size())) {
   QUIRE_CHECK(channel >= 0 && channel < segment_->channels());
-  for (const int member : this->ranks()) lines_.push_back(&segment_->round_line(channel, member));
+  for (const int place : places_) lines_.push_back(&segment_->round_line(channel, place));
 }
 
 Status ShmCommunicator::begin_round() {
@@ -52,8 +53,8 @@ Status ShmCommunicator::begin_round() {
   return {};
 }
 
-void ShmCommunicator::publish(Operation operation, int64_t bytes) {
-  tag_ = static_cast<uint64_t>(operation) << 56 | (static_cast<uint64_t>(bytes) & ((uint64_t{1} << 56) - 1));
+void ShmCommunicator::publish(GroupOperation operation, int64_t bytes) {
+  tag_ = tag_of(operation, bytes);
   RoundLine& line = *lines_[static_cast<size_t>(rank())];
   line.tags[round_ & 1] = tag_;
   line.rounds.publish(round_);
@@ -75,7 +76,7 @@ Status ShmCommunicator::await_all() {
 
 Status ShmCommunicator::do_barrier() {
   QUIRE_RETURN_IF_ERROR(begin_round());
-  publish(Operation::kBarrier, 0);
+  publish(GroupOperation::kBarrier, 0);
   return await_all();
 }
 
@@ -90,7 +91,7 @@ Status ShmCommunicator::all_reduce_at_once(const ConstBlock& in, const Block& ou
     const int64_t length = std::min(chunk_bytes_, in.bytes() - begin);
     QUIRE_RETURN_IF_ERROR(begin_round());
     copy_out(in, begin, length, buffer(rank()));
-    publish(Operation::kAllReduce, in.bytes());
+    publish(GroupOperation::kAllReduce, in.bytes());
     QUIRE_RETURN_IF_ERROR(await_all());
     sum_buffers(0, length, out, begin);
     begin += length;
@@ -109,14 +110,14 @@ Status ShmCommunicator::all_reduce_by_shares(const ConstBlock& in, const Block& 
 
     QUIRE_RETURN_IF_ERROR(begin_round());
     copy_out(in, begin, length, buffer(rank()));
-    publish(Operation::kAllReduce, in.bytes());
+    publish(GroupOperation::kAllReduce, in.bytes());
     QUIRE_RETURN_IF_ERROR(await_all());
     // Read from this round's halves, written to the own half of the next, which nobody reads since all are in this one.
-    std::byte* const sums = segment_->buffer(channel_, world_rank(rank()), round_ + 1);
+    std::byte* const sums = segment_->buffer(channel_, segment_rank(rank()), round_ + 1);
     sum_buffers(share_begin(rank()), share_bytes(rank()), block_of(sums, share), 0);
 
     QUIRE_RETURN_IF_ERROR(begin_round());
-    publish(Operation::kAllReduce, in.bytes());
+    publish(GroupOperation::kAllReduce, in.bytes());
     for (int step = 0; step < size(); ++step) {
       const int peer = (rank() + step) % size();
       if (peer != rank()) QUIRE_RETURN_IF_ERROR(await(peer));
@@ -145,7 +146,7 @@ Status ShmCommunicator::do_all_gather(const ConstBlock& mine, std::span<const Bl
   do {
     QUIRE_RETURN_IF_ERROR(begin_round());
     copy_out(mine, begin, overlap(mine.bytes(), begin, chunk_bytes_), buffer(rank()));
-    publish(Operation::kAllGather, total(parts));
+    publish(GroupOperation::kAllGather, total(parts));
     for (int step = 1; step < size(); ++step) {
       const int peer = (rank() + step) % size();
       const Block& part = parts[static_cast<size_t>(peer)];
@@ -164,7 +165,7 @@ Status ShmCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
   do {
     QUIRE_RETURN_IF_ERROR(begin_round());
     if (rank() != destination) copy_out(mine, begin, overlap(mine.bytes(), begin, chunk_bytes_), buffer(rank()));
-    publish(Operation::kGather, total(parts));
+    publish(GroupOperation::kGather, total(parts));
     for (int peer = 0; peer < size() && rank() == destination; ++peer) {
       if (peer == rank()) continue;
       const Block& part = parts[static_cast<size_t>(peer)];
@@ -190,7 +191,7 @@ Status ShmCommunicator::do_reduce_scatter(std::span<const ConstBlock> parts, con
       const ConstBlock& part = parts[static_cast<size_t>(peer)];
       copy_out(part, begin, overlap(part.bytes(), begin, share), buffer(rank()) + peer * share);
     }
-    publish(Operation::kReduceScatter, all);
+    publish(GroupOperation::kReduceScatter, all);
     QUIRE_RETURN_IF_ERROR(await_all());
     sum_buffers(rank() * share, overlap(out.bytes(), begin, share), out, begin);
     begin += share;
@@ -204,7 +205,7 @@ Status ShmCommunicator::do_broadcast(const Block& data, int source) {
     const int64_t length = std::min(chunk_bytes_, data.bytes() - begin);
     QUIRE_RETURN_IF_ERROR(begin_round());
     if (rank() == source) copy_out(read_only(data), begin, length, buffer(rank()));
-    publish(Operation::kBroadcast, data.bytes());
+    publish(GroupOperation::kBroadcast, data.bytes());
     if (rank() != source) {
       QUIRE_RETURN_IF_ERROR(await(source));
       copy_in(buffer(source), data, begin, length);

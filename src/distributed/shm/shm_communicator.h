@@ -17,9 +17,10 @@ namespace quire {
 
 class ShmCommunicator final : public Communicator {
  public:
-  /// `ranks` are the group's world ranks, which are the segment's; `rank` is the own place among them.
+  /// `ranks` are the group's world ranks and `rank` is the own place among them. `places` are their ranks in the
+  /// segment, where those are not the same.
   ShmCommunicator(std::string name, std::shared_ptr<SharedSegment> segment, int channel, int rank,
-                  std::vector<int> ranks);
+                  std::vector<int> ranks, std::vector<int> places = {});
 
   void abort(std::string_view reason) override { segment_->abort(reason); }
 
@@ -34,17 +35,16 @@ class ShmCommunicator final : public Communicator {
   Status do_barrier() override;
 
  private:
-  enum class Operation : uint8_t { kAllReduce, kAllGather, kReduceScatter, kGather, kBroadcast, kBarrier };
-
   /// One round: waits until the own half may be written; then write to buffer(rank()) and publish().
   Status begin_round();
-  void publish(Operation operation, int64_t bytes);
+  void publish(GroupOperation operation, int64_t bytes);
   /// Waits for a rank, or all, to have published this round, of the same operation.
   Status await(int rank);
   Status await_all();
 
   /// What `rank` has written, or writes, in this round.
-  std::byte* buffer(int rank) const { return segment_->buffer(channel_, world_rank(rank), round_); }
+  std::byte* buffer(int rank) const { return segment_->buffer(channel_, segment_rank(rank), round_); }
+  int segment_rank(int rank) const { return places_[static_cast<size_t>(rank)]; }
   int world_rank(int rank) const { return ranks()[static_cast<size_t>(rank)]; }
 
   Status all_reduce_at_once(const ConstBlock& in, const Block& out);
@@ -59,6 +59,7 @@ class ShmCommunicator final : public Communicator {
 
   std::shared_ptr<SharedSegment> segment_;
   int channel_;
+  std::vector<int> places_;  ///< of each rank of the group, in the segment
   int64_t chunk_bytes_;
   std::chrono::microseconds spin_;
   std::vector<RoundLine*> lines_;  ///< of each rank of the group

@@ -54,13 +54,6 @@ Status ShmCommunicator::wait_long(SharedCounter& counter, uint32_t target, int p
 }
 
 Status ShmCommunicator::different_operation(int peer) const {
-  static constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                           "gather",     "broadcast",  "barrier"};
-  const auto describe = [](uint64_t tag) {
-    const auto operation = static_cast<size_t>(tag >> 56);
-    return std::string(operation < std::size(kNames) ? kNames[operation] : "unknown operation") + " of " +
-           std::to_string(tag & ((uint64_t{1} << 56) - 1)) + " bytes";
-  };
   const uint64_t theirs = lines_[static_cast<size_t>(peer)]->tags[round_ & 1];
   return internal_error(place() + ": rank " + std::to_string(world_rank(peer)) + " of the world does " +
                         describe(theirs) + " while this rank does " + describe(tag_));
@@ -68,7 +61,7 @@ Status ShmCommunicator::different_operation(int peer) const {
 
 // Chunk k of a pair goes through half k of its buffer, once chunk k - 2 has been taken.
 Status ShmCommunicator::do_send(const ConstBlock& data, int destination) {
-  PairLine& line = segment_->pair_line(channel_, world_rank(rank()), world_rank(destination));
+  PairLine& line = segment_->pair_line(channel_, segment_rank(rank()), segment_rank(destination));
   const int64_t chunk_bytes = segment_->message_chunk_bytes();
   int64_t begin = 0;
   do {
@@ -76,7 +69,7 @@ Status ShmCommunicator::do_send(const ConstBlock& data, int destination) {
     const uint32_t chunk = ++sent_[static_cast<size_t>(destination)];
     QUIRE_RETURN_IF_ERROR(wait(line.taken, chunk - 2, destination));
     copy_out(data, begin, length,
-             segment_->message_buffer(channel_, world_rank(rank()), world_rank(destination), chunk));
+             segment_->message_buffer(channel_, segment_rank(rank()), segment_rank(destination), chunk));
     line.message_bytes[chunk & 1] = static_cast<uint64_t>(data.bytes());
     line.sent.publish(chunk);
     begin += length;
@@ -85,7 +78,7 @@ Status ShmCommunicator::do_send(const ConstBlock& data, int destination) {
 }
 
 Status ShmCommunicator::do_receive(const Block& data, int source) {
-  PairLine& line = segment_->pair_line(channel_, world_rank(source), world_rank(rank()));
+  PairLine& line = segment_->pair_line(channel_, segment_rank(source), segment_rank(rank()));
   const int64_t chunk_bytes = segment_->message_chunk_bytes();
   int64_t begin = 0;
   do {
@@ -97,7 +90,7 @@ Status ShmCommunicator::do_receive(const Block& data, int source) {
                             std::to_string(line.message_bytes[chunk & 1]) + " bytes where " +
                             std::to_string(data.bytes()) + " were expected");
     }
-    copy_in(segment_->message_buffer(channel_, world_rank(source), world_rank(rank()), chunk), data, begin, length);
+    copy_in(segment_->message_buffer(channel_, segment_rank(source), segment_rank(rank()), chunk), data, begin, length);
     line.taken.publish(chunk);
     begin += length;
   } while (begin < data.bytes());

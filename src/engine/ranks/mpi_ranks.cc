@@ -1,8 +1,13 @@
 #include "engine/ranks/mpi_ranks.h"
 
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -22,9 +27,27 @@ std::optional<int> number_in(const char* variable) {
   return value;
 }
 
+/// The other rank that is lost, told from the heartbeat's thread.
+class LossOfRank {
+ public:
+  void set(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    reason_ = reason;
+  }
+  std::optional<std::string> get() const {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<std::string> reason_;
+};
+
 class MpiRanks final : public RankHost {
  public:
-  explicit MpiRanks(std::unique_ptr<MpiTransport> transport) : transport_(std::move(transport)) {}
+  MpiRanks(std::unique_ptr<MpiTransport> transport, std::shared_ptr<LossOfRank> loss)
+      : transport_(std::move(transport)), loss_(std::move(loss)) {}
 
   std::unique_ptr<RankTransport> transport() override { return std::move(transport_); }
   // Each has the CPUs that the launcher gave it, all of them.
@@ -32,12 +55,19 @@ class MpiRanks final : public RankHost {
   // The launcher ends the job when a rank ends, and is the one to start it again.
   Status restart() override { return unsupported("the ranks of an MPI job are started again by its launcher"); }
   bool can_restart() const override { return false; }
-  std::optional<std::string> failure() const override { return std::nullopt; }
+  std::optional<std::string> failure() const override { return loss_->get(); }
   void stop(std::chrono::milliseconds) override {}
 
  private:
   std::unique_ptr<MpiTransport> transport_;
+  std::shared_ptr<LossOfRank> loss_;
 };
+
+/// A rank that waits for rank 0 in vain has nothing to save.
+void end_after_loss(const std::string& reason) {
+  std::fprintf(stderr, "quire: %s.\n", reason.c_str());
+  _exit(1);
+}
 
 }  // namespace
 
@@ -52,12 +82,15 @@ std::optional<ParallelRank> mpi_place() {
 }
 
 Result<std::unique_ptr<RankHost>> join_mpi_ranks() {
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<MpiTransport> transport, MpiTransport::create());
-  return std::unique_ptr<RankHost>(std::make_unique<MpiRanks>(std::move(transport)));
+  auto loss = std::make_shared<LossOfRank>();
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<MpiTransport> transport,
+                         MpiTransport::create([loss](const std::string& reason) { loss->set(reason); }));
+  spdlog::info("{}", transport->describe());
+  return std::unique_ptr<RankHost>(std::make_unique<MpiRanks>(std::move(transport), std::move(loss)));
 }
 
 int serve_mpi_rank() {
-  auto transport = MpiTransport::create();
+  auto transport = MpiTransport::create(end_after_loss);
   if (transport.ok()) return serve_rank(std::move(transport).value()).ok() ? 0 : 1;
   std::fprintf(stderr, "quire: %s.\n", transport.error().message.c_str());
   return 1;

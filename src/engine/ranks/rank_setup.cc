@@ -66,20 +66,28 @@ ThreadPoolOptions RankSetup::threads_of(int rank) const {
   ThreadPoolOptions options;
   options.threads = threads > 0 ? std::max(1, static_cast<int>(partition(threads, place).size())) : 0;
   options.pin = sharing != RankHost::Sharing::kThreads;
-  if (sharing == RankHost::Sharing::kOwnCpus) return options;
+  const bool own_cpus = sharing == RankHost::Sharing::kOwnCpus;
+  if (own_cpus && cpu_place.size == 1) return options;
   const std::vector<int> cpus = allowed_cpus();
-  const Range own = partition(static_cast<int64_t>(cpus.size()), place);
+  const Range own = partition(static_cast<int64_t>(cpus.size()), own_cpus ? cpu_place : place);
   options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
   return options;
 }
 
 Result<std::unique_ptr<RankGroups>> join_ranks(std::unique_ptr<RankTransport> transport, RankSetup& setup) {
   auto groups = std::make_unique<RankGroups>();
+  const std::vector<int> same_cpus = transport->ranks_of_same_cpus();
   QUIRE_RETURN_IF_ERROR(groups->state.init_distributed_environment(std::move(transport)));
   GroupCoordinator& world = groups->state.world();
   std::string text = world.rank() == 0 ? setup.to_text() : std::string();
   QUIRE_RETURN_IF_ERROR(world.broadcast_object(text));
   QUIRE_ASSIGN_OR_RETURN(setup, RankSetup::from_text(text));
+  setup.cpu_place = {0, 0};
+  for (const int rank : same_cpus) {
+    if (rank / setup.tensor_parallel_size != world.rank() / setup.tensor_parallel_size) continue;
+    if (rank < world.rank()) ++setup.cpu_place.rank;
+    ++setup.cpu_place.size;
+  }
   QUIRE_RETURN_IF_ERROR(
       groups->state.initialize_model_parallel(setup.tensor_parallel_size, setup.pipeline_parallel_size));
   std::vector<int> everybody(static_cast<size_t>(world.world_size()));

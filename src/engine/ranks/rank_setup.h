@@ -27,6 +27,8 @@ struct RankSetup {
   int pipeline_parallel_size = 1;
   int threads = 0;  ///< of all ranks together; 0: as many as each finds for itself
   RankHost::Sharing sharing = RankHost::Sharing::kProcesses;
+  /// Of the process that reads this: its place among the ranks that share its CPUs and its stage. Not sent.
+  ParallelRank cpu_place;
   std::string kernels;  ///< name of the arithmetic, which must be the same on all ranks
 
   std::string to_text() const;

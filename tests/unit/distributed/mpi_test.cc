@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -31,12 +32,16 @@ Output run(const std::string& command) {
   return output;
 }
 
-/// This program's tests of that name on `ranks` ranks of one machine, over TCP as between machines.
-Output under_mpirun(int ranks, const std::string& filter) {
+/// This program's tests of that name as a job of a rank for each letter of `machines`, which names the machine that the
+/// rank takes itself to be on. Between those it goes over TCP.
+Output under_mpirun(const std::string& machines, const std::string& filter) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  return run("QUIRE_TEST_MPI=1 timeout 100 mpirun --allow-run-as-root --oversubscribe --mca btl tcp,self -np " +
-             std::to_string(ranks) + " " + self +
-             " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=" + filter);
+  std::string command = "QUIRE_TEST_MPI=1 timeout 100 mpirun --allow-run-as-root --oversubscribe --mca btl tcp,self";
+  for (size_t rank = 0; rank < machines.size(); ++rank) {
+    command += std::string(rank == 0 ? "" : " :") + " -np 1 env QUIRE_MPI_MACHINE=" + machines[rank] + " " + self +
+               " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=" + filter;
+  }
+  return run(command);
 }
 
 /// Why MPI's tests cannot run here; empty if they can.
@@ -46,44 +51,56 @@ std::string missing() {
   return library.ok() ? std::string() : library.error().message;
 }
 
-class MpiJobs : public testing::TestWithParam<int> {
+class MpiJobs : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string reason = missing();
     if (!reason.empty()) GTEST_SKIP() << reason;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ranks, MpiJobs, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Machines, MpiJobs,
+                         testing::Values("a", "ab", "aa", "abc", "aab", "abcd", "aabb", "abab", "aaaa"));
 
 TEST_P(MpiJobs, TheCollectivesGiveWhatTheyGiveOnOneMachine) {
   // Parameters count from 0. The barrier's test counts in memory that processes do not share.
-  const std::string filter = "'Ranks/Collectives.*/" + std::to_string(GetParam() - 1) + "-*Barrier*'";
+  const size_t ranks = std::string(GetParam()).size();
+  const std::string filter = "'Ranks/Collectives.*/" + std::to_string(ranks - 1) + "-*Barrier*'";
   const Output output = under_mpirun(GetParam(), filter);
   EXPECT_EQ(output.exit_code, 0) << output.text;
   EXPECT_NE(output.text.find("[  PASSED  ]"), std::string::npos) << output.text;
 }
 
 class MpiFaults : public MpiJobs {};
-INSTANTIATE_TEST_SUITE_P(Ranks, MpiFaults, testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(Machines, MpiFaults, testing::Values("ab", "aa"));
 
 TEST_P(MpiFaults, ARankThatEndsEndsTheJobWithinSeconds) {
   const auto begin = std::chrono::steady_clock::now();
-  const Output output = under_mpirun(2, "MpiProgram.DISABLED_RankOneEnds");
+  const Output output = under_mpirun(GetParam(), "MpiProgram.DISABLED_RankOneEnds");
   EXPECT_NE(output.exit_code, 0);
   EXPECT_NE(output.text.find("exit"), std::string::npos) << output.text;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 TEST_P(MpiFaults, WaitsTimeOutAndCanBeBrokenOff) {
-  const Output output = under_mpirun(2, "MpiProgram.DISABLED_RankOneNeverComes");
+  const Output output = under_mpirun(GetParam(), "MpiProgram.DISABLED_RankOneNeverComes");
   // The wait begins a moment after its deadline was set: 199 ms are as good as 200.
   EXPECT_TRUE(std::regex_search(output.text, std::regex("waited [0-9]+ ms for rank 1 of the world"))) << output.text;
-  const Output aborted = under_mpirun(2, "MpiProgram.DISABLED_AnotherThreadAborts");
+  const Output aborted = under_mpirun(GetParam(), "MpiProgram.DISABLED_AnotherThreadAborts");
   EXPECT_NE(aborted.text.find("the test ends it"), std::string::npos) << aborted.text;
 }
 
+TEST_P(MpiFaults, ARankThatIsStoppedIsNoticedByTheOthers) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Output output = under_mpirun(GetParam(), "MpiProgram.DISABLED_RankOneStops");
+  EXPECT_TRUE(
+      std::regex_search(output.text, std::regex("broken off: rank 1 \\(host .+\\) has given no sign of life for "
+                                                "5 s")))
+      << output.text;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
+}
+
 TEST_P(MpiFaults, DifferentOperationsAreFound) {
-  const Output output = under_mpirun(2, "MpiProgram.DISABLED_RanksDoDifferentThings");
+  const Output output = under_mpirun(GetParam(), "MpiProgram.DISABLED_RanksDoDifferentThings");
   EXPECT_NE(output.text.find("does barrier of 0 bytes while this rank does all_gather of 8 bytes"), std::string::npos)
       << output.text;
 }
@@ -102,6 +119,15 @@ TEST(MpiProgram, DISABLED_RankOneEnds) {
   with_mpi_world(2, [](GroupCoordinator& world) {
     ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 1) _exit(9);
+    world.set_timeout(std::chrono::milliseconds(0));
+    end_with(world.barrier());
+  });
+}
+
+TEST(MpiProgram, DISABLED_RankOneStops) {
+  with_mpi_world(2, [](GroupCoordinator& world) {
+    ASSERT_TRUE(world.barrier().ok());
+    if (world.rank() == 1) raise(SIGSTOP);
     world.set_timeout(std::chrono::milliseconds(0));
     end_with(world.barrier());
   });

@@ -45,7 +45,8 @@ inline void with_mpi_world(int ranks, const std::function<void(GroupCoordinator&
   ASSERT_EQ((*transport)->world_size(), ranks);
   std::vector<int> everybody;
   for (int rank = 0; rank < ranks; ++rank) everybody.push_back(rank);
-  auto world = GroupCoordinator::create("world:0", **transport, {everybody}, Device{});
+  // One for all tests: channels of the memory file are never given back.
+  static const auto world = GroupCoordinator::create("world:0", **transport, {everybody}, Device{});
   ASSERT_TRUE(world.ok()) << world.error().message;
   (*world)->set_timeout(std::chrono::seconds(30));
   fn(**world);
