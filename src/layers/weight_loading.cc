@@ -34,7 +34,7 @@ Status load_matrix(OpContext& context, const WeightSource& source, const WeightI
   const std::vector<RowRun> parts = split_runs(runs, (kLoadRows + row_unit - 1) / row_unit * row_unit);
   bool as_stored = false;
   for (const RowRun& run : runs) {
-    as_stored = target.begin_rows(context, source.stored_block_type(weight), input.begin, run.local, run.count);
+    as_stored |= target.begin_rows(context, source.stored_block_type(weight), input.begin, run.local, run.count);
   }
   std::vector<std::vector<float>> scratch(static_cast<size_t>(context.pool->size()));
   std::mutex mutex;

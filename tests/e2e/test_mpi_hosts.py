@@ -106,6 +106,8 @@ def test_a_link_that_drops_ends_the_job(tmp_path, busy):
         # Whoever is first: the launcher after four seconds, the ranks after five.
         assert re.search(r"lost communication with a remote daemon|rank 1 \(host .+\) has given no sign of life",
                          job.log()), job.log()
+        if "lost communication with a remote daemon" in job.log():
+            assert hosts.addresses[1] in job.log(), job.log()
         if stream:
             stream.wait(timeout=SECONDS_TO_END)
 
