@@ -104,24 +104,13 @@ void q3_k(const uint8_t* block, float* out) {
   }
 }
 
-struct ScaleAndMinimum {
-  float scale, minimum;
-};
-
-/// Sub-block `sub` of the 12 bytes in which Q4_K and Q5_K pack eight 6-bit scales and eight 6-bit minimums.
-ScaleAndMinimum packed_scale(const uint8_t* packed, int sub) {
-  if (sub < 4) return {static_cast<float>(packed[sub] & 63), static_cast<float>(packed[sub + 4] & 63)};
-  return {static_cast<float>((packed[sub + 4] & 15) | (packed[sub - 4] >> 6 << 4)),
-          static_cast<float>((packed[sub + 4] >> 4) | (packed[sub] >> 6 << 4))};
-}
-
 void q4_k(const uint8_t* block, float* out) {
   const float scale = half_at(block);
   const float minimum = half_at(block + 2);
   for (int sub = 0; sub < 8; ++sub) {
-    const auto factors = packed_scale(block + 4, sub);
-    const float sub_scale = scale * factors.scale;
-    const float sub_minimum = minimum * factors.minimum;
+    const PackedScale factors = packed_scale(block + 4, sub);
+    const float sub_scale = scale * static_cast<float>(factors.scale);
+    const float sub_minimum = minimum * static_cast<float>(factors.minimum);
     const uint8_t* quants = block + 16 + sub / 2 * 32;
     const int shift = sub % 2 * 4;
     for (int i = 0; i < 32; ++i)
@@ -134,9 +123,9 @@ void q5_k(const uint8_t* block, float* out) {
   const float minimum = half_at(block + 2);
   const uint8_t* high = block + 16;
   for (int sub = 0; sub < 8; ++sub) {
-    const auto factors = packed_scale(block + 4, sub);
-    const float sub_scale = scale * factors.scale;
-    const float sub_minimum = minimum * factors.minimum;
+    const PackedScale factors = packed_scale(block + 4, sub);
+    const float sub_scale = scale * static_cast<float>(factors.scale);
+    const float sub_minimum = minimum * static_cast<float>(factors.minimum);
     const uint8_t* quants = block + 48 + sub / 2 * 32;
     const int shift = sub % 2 * 4;
     for (int i = 0; i < 32; ++i) {

@@ -83,6 +83,12 @@ Status LayeredCommunicator::collect_here(const ConstBlock& mine, std::span<const
   return part(*layers_.inside, [&](Communicator& inside) { return inside.gather(mine, parts, 0); });
 }
 
+Status LayeredCommunicator::collect_everywhere() {
+  const std::vector<Block> machines = collected_of_machines();
+  const ConstBlock own = read_only(machines[static_cast<size_t>(own_machine())]);
+  return part(*layers_.between, [&](Communicator& between) { return between.all_gather(own, machines); });
+}
+
 void LayeredCommunicator::sum_collected(int64_t length, std::byte* out) {
   std::vector<const float*> sources;
   for (int member = 0; member < size(); ++member) sources.push_back(reinterpret_cast<const float*>(collected(member)));
@@ -99,10 +105,7 @@ Status LayeredCommunicator::do_all_reduce(const ConstBlock& in, const Block& out
     const Block piece = block_of(static_cast<void*>(staging_.data()), length);
     QUIRE_RETURN_IF_ERROR(collect_here(read_only(piece), bytes));
     if (is_first()) {
-      const std::vector<Block> machines = collected_of_machines();
-      const ConstBlock own = read_only(machines[static_cast<size_t>(own_machine())]);
-      QUIRE_RETURN_IF_ERROR(
-          part(*layers_.between, [&](Communicator& between) { return between.all_gather(own, machines); }));
+      QUIRE_RETURN_IF_ERROR(collect_everywhere());
       sum_collected(length, staging_.data());
     }
     QUIRE_RETURN_IF_ERROR(part(*layers_.inside, [&](Communicator& inside) { return inside.broadcast(piece, 0); }));
@@ -114,12 +117,7 @@ Status LayeredCommunicator::do_all_reduce(const ConstBlock& in, const Block& out
 
 Status LayeredCommunicator::do_all_gather(const ConstBlock& mine, std::span<const Block> parts) {
   QUIRE_RETURN_IF_ERROR(collect_here(mine, sizes_of(parts)));
-  if (is_first()) {
-    const std::vector<Block> machines = collected_of_machines();
-    const ConstBlock own = read_only(machines[static_cast<size_t>(own_machine())]);
-    QUIRE_RETURN_IF_ERROR(
-        part(*layers_.between, [&](Communicator& between) { return between.all_gather(own, machines); }));
-  }
+  if (is_first()) QUIRE_RETURN_IF_ERROR(collect_everywhere());
   const Block everything = block_of(static_cast<void*>(collected_.data()), collected_bytes());
   QUIRE_RETURN_IF_ERROR(part(*layers_.inside, [&](Communicator& inside) { return inside.broadcast(everything, 0); }));
   for (int member = 0; member < size(); ++member) {

@@ -55,6 +55,8 @@ class LayeredCommunicator final : public Communicator {
   int64_t collected_bytes() const { return machine_ends_.back(); }
   /// Brings the parts of this machine's ranks to their first.
   Status collect_here(const ConstBlock& mine, std::span<const int64_t> bytes);
+  /// Brings what each machine's first rank has collected to all of these. For first ranks.
+  Status collect_everywhere();
   /// out = sum of the `length` bytes collected of each rank.
   void sum_collected(int64_t length, std::byte* out);
 

@@ -4,26 +4,25 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <future>
-#include <memory>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "engine/executor.h"
 #include "engine/request.h"
 
 namespace quire {
 
+class EngineCore;
+
 struct EngineCommand {
-  enum class Kind : uint8_t { kSubmit, kAbort, kResetPrefixCache, kRankTimes };
+  enum class Kind : uint8_t { kSubmit, kAbort, kCall };
   Kind kind = Kind::kSubmit;
-  EngineRequest request;                                             ///< kSubmit
-  OutputCallback callback;                                           ///< kSubmit
-  double arrival_time = 0;                                           ///< kSubmit
-  std::string id;                                                    ///< kAbort
-  std::shared_ptr<std::promise<bool>> done;                          ///< kResetPrefixCache
-  std::shared_ptr<std::promise<std::vector<RankTimes>>> rank_times;  ///< kRankTimes
+  EngineRequest request;                  ///< kSubmit
+  OutputCallback callback;                ///< kSubmit
+  double arrival_time = 0;                ///< kSubmit
+  std::string id;                         ///< kAbort
+  std::function<void(EngineCore&)> call;  ///< kCall; not called once the engine has ended
 };
 
 /// Many writers, one reader. Once closed, nothing more gets in.

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -41,6 +44,25 @@ struct Engine::Impl {
   void finish(FinishReason reason, const std::optional<Error>& error);
   void publish(bool ended);
   void observe(int64_t tokens);
+  /// What `function` gives, called with the core by the engine thread between two steps; the default of its type where
+  /// the engine has ended, or dies over it. For other threads.
+  template <typename Function>
+  std::invoke_result_t<Function, EngineCore&> ask(Function function) {
+    using Answer = std::invoke_result_t<Function, EngineCore&>;
+    auto promise = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> answer = promise->get_future();
+    EngineCommand command;
+    command.kind = EngineCommand::Kind::kCall;
+    command.call = [promise = std::move(promise), function = std::move(function)](EngineCore& engine_core) {
+      promise->set_value(function(engine_core));
+    };
+    try {
+      if (queue.push(std::move(command))) return answer.get();
+    } catch (const std::future_error&) {
+      // The command was dropped with its promise.
+    }
+    return {};
+  }
   void forget(const std::string& id) {
     const std::lock_guard lock(ids_mutex);
     ids.erase(id);
@@ -113,11 +135,8 @@ void Engine::Impl::obey(EngineCommand& command) {
     case EngineCommand::Kind::kAbort:
       core.abort(command.id);
       return;
-    case EngineCommand::Kind::kResetPrefixCache:
-      command.done->set_value(core.reset_prefix_cache());
-      return;
-    case EngineCommand::Kind::kRankTimes:
-      command.rank_times->set_value(core.executor().rank_times());
+    case EngineCommand::Kind::kCall:
+      command.call(core);
       return;
   }
 }
@@ -131,8 +150,6 @@ void Engine::Impl::finish(FinishReason reason, const std::optional<Error>& error
   publish(true);
   core.deliver();
   for (EngineCommand& command : commands) {
-    if (command.kind == EngineCommand::Kind::kResetPrefixCache) command.done->set_value(false);
-    if (command.kind == EngineCommand::Kind::kRankTimes) command.rank_times->set_value({});
     if (command.kind != EngineCommand::Kind::kSubmit) continue;
     RequestOutput output;
     output.id = command.request.id;
@@ -212,28 +229,11 @@ void Engine::remove_adapter(uint64_t adapter_id) { impl_->core.executor().remove
 
 bool Engine::reset_prefix_cache() {
   if (std::this_thread::get_id() == impl_->thread.get_id()) return impl_->core.reset_prefix_cache();
-  EngineCommand command;
-  command.kind = EngineCommand::Kind::kResetPrefixCache;
-  command.done = std::make_shared<std::promise<bool>>();
-  std::future<bool> done = command.done->get_future();
-  try {
-    return impl_->queue.push(std::move(command)) && done.get();
-  } catch (const std::future_error&) {
-    return false;  // the engine died over it
-  }
+  return impl_->ask([](EngineCore& core) { return core.reset_prefix_cache(); });
 }
 
 std::vector<RankTimes> Engine::rank_times() {
-  EngineCommand command;
-  command.kind = EngineCommand::Kind::kRankTimes;
-  command.rank_times = std::make_shared<std::promise<std::vector<RankTimes>>>();
-  std::future<std::vector<RankTimes>> times = command.rank_times->get_future();
-  try {
-    if (impl_->queue.push(std::move(command))) return times.get();
-  } catch (const std::future_error&) {
-    // The engine died over it.
-  }
-  return {};
+  return impl_->ask([](EngineCore& core) { return core.executor().rank_times(); });
 }
 
 EngineStats Engine::stats() const {

@@ -15,8 +15,7 @@ namespace quire {
 /// What --quantization takes, for messages.
 inline constexpr const char* kQuantizations =
     "supported are auto, none, int8 (int8 weights and rows), int4 (4-bit weights in groups of 32) and gguf (Q4_0, "
-    "Q4_1, "
-    "Q8_0, Q4_K and Q6_K as the file stores them)";
+    "Q4_1, Q8_0, Q4_K and Q6_K as the file stores them)";
 
 enum class SchedulingPolicy : uint8_t { kFcfs, kPriority };
 

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-LinearBase::LinearBase(LayerContext& context, const std::string& prefix, Shape shape)
+LinearBase::LinearBase(LayerContext& context, const std::string& prefix, Shape shape, AdaptableLayer::Division division)
     : pieces_(std::move(shape.pieces)), input_(shape.input), storage_(context.storage) {
   const int64_t local = local_features(pieces_);
   const int64_t total = total_features(pieces_);
@@ -16,7 +16,7 @@ LinearBase::LinearBase(LayerContext& context, const std::string& prefix, Shape s
   weight_ = context.linear_method.create_weight(op_context, context.arena, local, input_.size());
 
   AdaptableLayer adaptable;
-  adaptable.division = context.tensor_parallel.size > 1 ? shape.division : AdaptableLayer::Division::kNone;
+  adaptable.division = context.tensor_parallel.size > 1 ? division : AdaptableLayer::Division::kNone;
   adaptable.prefix = prefix;
   adaptable.pieces = pieces_;
   adaptable.in_features = shape.in_features;
@@ -81,12 +81,6 @@ ReplicatedLinear::ReplicatedLinear(LayerContext& context, std::string prefix, in
                                    bool bias)
     : LinearBase(context, std::move(prefix),
                  {{{"", out_features, {0, out_features}}}, in_features, {0, in_features}, bias}) {}
-
-ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape)
-    : LinearBase(context, prefix, [&] {
-        shape.division = AdaptableLayer::Division::kOutput;
-        return std::move(shape);
-      }()) {}
 
 ColumnParallelLinear::ColumnParallelLinear(LayerContext& context, std::string prefix, int64_t in_features,
                                            int64_t out_features, bool bias, int64_t multiple, bool gather)
@@ -169,8 +163,8 @@ RowParallelLinear::RowParallelLinear(LayerContext& context, std::string prefix, 
                   in_features,
                   input,
                   bias,
-                  context.tensor_parallel.rank == 0,
-                  AdaptableLayer::Division::kInput}),
+                  context.tensor_parallel.rank == 0},
+                 AdaptableLayer::Division::kInput),
       cut_input_(!options.input_is_parallel),
       reduce_(options.reduce_results && context.tensor_parallel.size > 1) {}
 

@@ -44,9 +44,9 @@ class QUIRE_API LinearBase {
     Range input;              ///< columns that this rank holds
     bool bias = false;
     bool add_bias_here = true;  ///< false on ranks whose sum another rank's bias is added to
-    AdaptableLayer::Division division = AdaptableLayer::Division::kNone;
   };
-  LinearBase(LayerContext& context, const std::string& prefix, Shape shape);
+  LinearBase(LayerContext& context, const std::string& prefix, Shape shape,
+             AdaptableLayer::Division division = AdaptableLayer::Division::kNone);
   /// The product with this rank's weight.
   void apply(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row) const;
   const std::vector<OutputPiece>& pieces() const { return pieces_; }
@@ -81,8 +81,8 @@ class QUIRE_API ColumnParallelLinear : public LinearBase {
   void forward(ForwardBatch& batch, const Tensor& x, Tensor& out, int64_t first_row = 0) const override;
 
  protected:
-  /// `shape` without its division.
-  ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape);
+  ColumnParallelLinear(LayerContext& context, const std::string& prefix, Shape shape)
+      : LinearBase(context, prefix, std::move(shape), AdaptableLayer::Division::kOutput) {}
   /// Makes forward() gather; the pieces were divided in multiples of `multiple`.
   void gather_output(ParallelRank place, int64_t multiple);
 

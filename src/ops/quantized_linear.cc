@@ -9,7 +9,7 @@ namespace quire::ops {
 
 size_t QuantizedMatrix::bytes(int64_t out_features, int64_t in_features, QuantFormat format) {
   QUIRE_CHECK(out_features > 0 && in_features > 0 && in_features <= kMostFeatures);
-  return static_cast<size_t>((out_features + 15) / 16) *
+  return static_cast<size_t>((out_features + kPanelWidth - 1) / kPanelWidth) *
          static_cast<size_t>(cpu::quant_panel_bytes(format, in_features));
 }
 

@@ -34,17 +34,18 @@ struct QuantizedChannel {
   static QUIRE_API QuantizedChannel zero(QuantFormat format, int64_t in_features);
 };
 
-/// Compressed weights of `out_features` channels in panels of 16.
+/// Compressed weights of `out_features` channels in panels.
 struct QuantizedMatrix {
   /// Above it a sum over kInt8's features could leave 32 bits.
   static constexpr int64_t kMostFeatures = 131072;
+  static constexpr int64_t kPanelWidth = PackedMatrix::kPanelWidth;
 
   int64_t out_features = 0;
   int64_t in_features = 0;
   QuantFormat format = QuantFormat::kInt8;
   Tensor panels;  ///< [panels, bytes of a panel] kUInt8
 
-  int64_t panel_count() const { return (out_features + 15) / 16; }
+  int64_t panel_count() const { return (out_features + kPanelWidth - 1) / kPanelWidth; }
   static QUIRE_API size_t bytes(int64_t out_features, int64_t in_features, QuantFormat format);
 };
 

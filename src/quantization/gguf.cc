@@ -55,9 +55,13 @@ class GgufWeight final : public LinearWeight {
     pieces_.push_back(std::move(piece));
     std::ranges::sort(pieces_, {}, [](const std::unique_ptr<Piece>& p) { return p->first_row; });
     parts_.clear();
+    int64_t compressed_rows = 0;
     for (const auto& p : pieces_) {
-      if (p->type != nullptr) parts_.push_back({&p->compressed, p->first_row});
+      if (p->type == nullptr) continue;
+      parts_.push_back({&p->compressed, p->first_row});
+      compressed_rows += p->rows;
     }
+    all_compressed_ = compressed_rows == out_features();
     return as_stored;
   }
 
@@ -82,7 +86,7 @@ class GgufWeight final : public LinearWeight {
 
   void apply(OpContext& context, const Tensor& x, const Tensor& bias, Tensor& out,
              std::span<const ops::LinearPart> additions) const override {
-    if (!parts_.empty() && parts_.size() == pieces_.size() && covers_all()) {
+    if (all_compressed_) {
       return ops::quantized_linear(context, x, parts_, bias, out, additions);
     }
     if (!parts_.empty()) ops::quantized_linear(context, x, parts_, bias, out, {});
@@ -120,12 +124,6 @@ class GgufWeight final : public LinearWeight {
     return **(after - 1);
   }
 
-  bool covers_all() const {
-    int64_t rows = 0;
-    for (const auto& piece : pieces_) rows += piece->rows;
-    return rows == out_features();
-  }
-
   /// Channels that were never loaded count as zero.
   static void fill_gap(OpContext& context, int64_t begin, int64_t end, const Tensor& bias, Tensor& out) {
     if (begin >= end) return;
@@ -141,6 +139,7 @@ class GgufWeight final : public LinearWeight {
   WeightTally& tally_;
   std::vector<std::unique_ptr<Piece>> pieces_;  ///< by first_row
   std::vector<ops::QuantizedPart> parts_;       ///< the compressed ones
+  bool all_compressed_ = false;                 ///< and they have every output channel
   std::mutex mutex_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "checkpoint/gguf_dequantize.h"
 
 namespace quire {
 namespace {
@@ -50,14 +51,11 @@ void q8_0(const uint8_t* block, size_t index, QuantizedChannel& channel) {
 void q4_k(const uint8_t* block, size_t index, QuantizedChannel& channel) {
   channel.scales[index] = half_at(block);
   channel.minimums[index] = half_at(block + 2) ^ 0x8000;
-  const uint8_t* const packed = block + 4;
   for (size_t sub = 0; sub < kSuperGroups; ++sub) {
     const size_t group = index * kSuperGroups + sub;
-    const bool low = sub < 4;
-    channel.sub_scales[group] =
-        low ? packed[sub] & 63 : static_cast<uint8_t>((packed[sub + 4] & 15) | packed[sub - 4] >> 6 << 4);
-    channel.sub_minimums[group] =
-        low ? packed[sub + 4] & 63 : static_cast<uint8_t>(packed[sub + 4] >> 4 | packed[sub] >> 6 << 4);
+    const PackedScale factors = packed_scale(block + 4, static_cast<int>(sub));
+    channel.sub_scales[group] = factors.scale;
+    channel.sub_minimums[group] = factors.minimum;
     const uint8_t* const nibbles = block + 16 + sub / 2 * 32;
     for (size_t i = 0; i < kQuantGroup; ++i) {
       channel.quants[group * kQuantGroup + i] = nibbles[i] >> (sub % 2 * 4) & 15;

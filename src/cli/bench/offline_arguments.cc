@@ -25,8 +25,12 @@ void add_offline_flags(FlagSet& flags, OfflineArguments& a) {
   add_log_flags(flags, a.log);
 }
 
+void require_model(const EngineArguments& arguments) {
+  if (arguments.config.model.empty()) throw FlagError("The benchmark needs a model: give one with --model PATH.");
+}
+
 std::unique_ptr<AsyncLlm> start_offline(OfflineArguments& a) {
-  if (a.engine.config.model.empty()) throw FlagError("The benchmark needs a model: give one with --model PATH.");
+  require_model(a.engine);
   if (!a.lora.empty()) a.engine.config.lora.enabled = true;
   check_engine_arguments(a.engine);
   const LogSetup log(a.log);

@@ -27,6 +27,9 @@ struct OfflineArguments {
 /// --model, lengths, --temperature, --output-json, then the engine's flags with the offline defaults.
 void add_offline_flags(FlagSet& flags, OfflineArguments& arguments);
 
+/// Throws FlagError where no model is given.
+void require_model(const EngineArguments& arguments);
+
 /// Judges the arguments, loads the model, aims the prompts at its vocabulary.
 std::unique_ptr<AsyncLlm> start_offline(OfflineArguments& arguments);
 

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "cli/bench/json_file.h"
+#include "cli/bench/offline_arguments.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_set.h"
@@ -70,7 +71,7 @@ Sum score(AsyncLlm& llm, std::vector<int32_t> window, int64_t index) {
 }
 
 int run(Arguments& a) {
-  if (a.engine.config.model.empty()) throw FlagError("The benchmark needs a model: give one with --model PATH.");
+  require_model(a.engine);
   if (a.text.empty()) throw FlagError("The benchmark needs a text: give a file with --text PATH.");
   check_engine_arguments(a.engine);
   const LogSetup log(a.log);

@@ -79,9 +79,7 @@ std::optional<std::string> MpiHeartbeat::look(milliseconds passed, bool leaving)
 
 std::optional<std::string> MpiHeartbeat::look_at(Peer& peer, milliseconds passed, bool leaving) {
   const auto failed = [&](int code) {
-    char text[512] = "";
-    mpi_.describe(code, text, sizeof(text));
-    return describe(peer) + " cannot be reached any more: " + text;
+    return describe(peer) + " cannot be reached any more: " + mpi_error_text(mpi_, code);
   };
   int done = 0, bytes = 0;
   peer.silent += passed;

@@ -23,6 +23,12 @@ std::mutex& mpi_calls() {
   return mutex;
 }
 
+std::string mpi_error_text(const quire_mpi_table& mpi, int code) {
+  char text[512] = "";
+  mpi.describe(code, text, sizeof(text));
+  return text;
+}
+
 void AbortReason::set(std::string_view reason) {
   if (segment_ != nullptr) segment_->abort(reason);
   const std::lock_guard lock(mutex_);
@@ -133,9 +139,7 @@ Status MpiMessages::check_arrival(const Pending& message, int bytes, const std::
 void MpiMessages::clear() { used_ = 0; }
 
 Error MpiMessages::mpi_error(const std::string& what, int code) const {
-  char text[512] = "";
-  mpi_.describe(code, text, sizeof(text));
-  return {ErrorKind::kUnavailable, what + " failed in MPI: " + text, {}};
+  return {ErrorKind::kUnavailable, what + " failed in MPI: " + mpi_error_text(mpi_, code), {}};
 }
 
 }  // namespace quire

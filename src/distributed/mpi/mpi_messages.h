@@ -24,6 +24,9 @@ namespace quire {
 /// MPI takes one call at a time of a process; whoever calls it holds this.
 std::mutex& mpi_calls();
 
+/// MPI's words for an error code.
+std::string mpi_error_text(const quire_mpi_table& mpi, int code);
+
 /// The reason why this rank's waits shall end, set from any thread; shared with the other ranks of the machine once
 /// share() has been called.
 class AbortReason {

@@ -26,9 +26,7 @@ Result<std::unique_ptr<MpiTransport>> MpiTransport::create(std::function<void(co
   QUIRE_ASSIGN_OR_RETURN(const quire_mpi_table* const mpi, load_mpi());
   const int code = mpi->start();
   if (code != 0) {
-    char text[512] = "";
-    mpi->describe(code, text, sizeof(text));
-    return Error{ErrorKind::kUnavailable, std::string("MPI cannot start: ") + text, {}};
+    return Error{ErrorKind::kUnavailable, "MPI cannot start: " + mpi_error_text(*mpi, code), {}};
   }
   std::unique_ptr<MpiTransport> transport(new MpiTransport(*mpi));
   const Status status = transport->meet(std::move(on_loss));

@@ -4,8 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +32,7 @@ class MpiTransport final : public RankTransport {
   void abort(std::string_view reason) override { abort_->set(reason); }
   std::vector<int> ranks_of_same_cpus() const override { return machines_.same_cpus; }
 
-  /// "4 ranks on 2 machines, in shared memory inside each".
+  /// "4 ranks on 2 machines, which meet over MPI, and inside a machine in shared memory", for the log.
   std::string describe() const;
 
  private:

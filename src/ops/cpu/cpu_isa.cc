@@ -22,9 +22,9 @@ constexpr uint32_t kAvx512Dq = 1u << 17;
 constexpr uint32_t kAvx512Bw = 1u << 30;
 constexpr uint32_t kAvx512Vl = 1u << 31;
 constexpr uint32_t kAvx512Vnni = 1u << 11;  // leaf 7, ECX
-constexpr uint32_t kAvx512Bf16 = 1u << 5;  // leaf 7, subleaf 1, EAX
-constexpr uint64_t kYmmState = 0x06;       // SSE and AVX
-constexpr uint64_t kZmmState = 0xe6;       // and opmask, upper halves, upper registers
+constexpr uint32_t kAvx512Bf16 = 1u << 5;   // leaf 7, subleaf 1, EAX
+constexpr uint64_t kYmmState = 0x06;        // SSE and AVX
+constexpr uint64_t kZmmState = 0xe6;        // and opmask, upper halves, upper registers
 
 bool has_all(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 

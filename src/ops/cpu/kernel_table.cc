@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
@@ -50,8 +51,23 @@ constexpr KernelTable kTables[] = {
 #endif
 };
 
+/// Those tables; where the CPU has AVX512_VNNI, with the kernels that use it in place of AVX-512's own, which give the
+/// same bits.
+const auto& tables() {
+  static const auto all = [] {
+    auto tables = std::to_array(kTables);
+#if defined(__x86_64__)
+    for (KernelTable& table : tables) {
+      const bool plain = table.quantized == &avx512::quantized_kernels;
+      if (plain && cpu_offers_vnni()) table.quantized = &avx512_vnni::quantized_kernels;
+    }
+#endif
+    return tables;
+  }();
+  return all;
+}
+
 std::atomic<const KernelTable*> override_table{nullptr};
-std::atomic<const QuantizedKernels*> override_quantized{nullptr};
 
 struct IsaName {
   std::string_view name;
@@ -67,7 +83,7 @@ const KernelTable& best_table() {
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
     if (const KernelTable* const table = kernels_for(isa)) return *table;
   }
-  return kTables[0];
+  return tables().front();
 }
 
 const KernelTable& choose_table() {
@@ -88,7 +104,7 @@ const KernelTable& choose_table() {
 
 const KernelTable* kernels_for(Isa isa) {
   if (!cpu_offers(isa)) return nullptr;
-  for (const KernelTable& table : kTables) {
+  for (const KernelTable& table : tables()) {
     if (table.isa == isa) return &table;
   }
   return nullptr;
@@ -100,30 +116,16 @@ const KernelTable& kernels() {
   return table;
 }
 
-const QuantizedKernels& quantized_kernels() {
-  if (const QuantizedKernels* const chosen = override_quantized.load(std::memory_order_relaxed)) return *chosen;
-  const KernelTable& table = kernels();
-#if defined(__x86_64__)
-  static const bool has_vnni = cpu_offers_vnni();
-  if (has_vnni && table.quantized == &avx512::quantized_kernels) return avx512_vnni::quantized_kernels;
-#endif
-  return *table.quantized;
-}
-
 std::vector<const QuantizedKernels*> all_quantized_kernels() {
   std::vector<const QuantizedKernels*> all;
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
-    if (const KernelTable* const table = kernels_for(isa)) all.push_back(table->quantized);
+  for (const KernelTable& table : kTables) {
+    if (table.isa != Isa::kAvx512Bf16 && cpu_offers(table.isa)) all.push_back(table.quantized);
   }
 #if defined(__x86_64__)
   if (cpu_offers_vnni()) all.push_back(&avx512_vnni::quantized_kernels);
 #endif
   return all;
 }
-
-QuantizedKernelOverride::QuantizedKernelOverride(const QuantizedKernels& kernels)
-    : previous_(override_quantized.exchange(&kernels)) {}
-QuantizedKernelOverride::~QuantizedKernelOverride() { override_quantized.store(previous_); }
 
 KernelOverride::KernelOverride(const KernelTable& table) : previous_(override_table.exchange(&table)) {}
 KernelOverride::~KernelOverride() { override_table.store(previous_); }

@@ -21,7 +21,7 @@ struct KernelTable {
   const LinearKernels* linear;
   const AttentionKernels* attention;
   const RowKernels* rows;
-  const QuantizedKernels* quantized;
+  const QuantizedKernels* quantized;  ///< with AVX512_VNNI where the CPU has that
   /// Multiplies bfloat16 weights with rows rounded to bfloat16; nullptr where they are widened instead.
   const LinearKernels* bf16_pairs = nullptr;
   /// Attends to a bfloat16 cache with queries and probabilities rounded to bfloat16; nullptr as above.
@@ -32,27 +32,11 @@ struct KernelTable {
 /// Throws StartupError when that name is unknown or the CPU lacks it.
 const KernelTable& kernels();
 
-/// The table's kernels for compressed weights; on CPUs with AVX512_VNNI those that use it in place of AVX-512's own,
-/// which give the same bits.
-const QuantizedKernels& quantized_kernels();
-
 /// The table of one ISA, or nullptr when this CPU cannot run it; for tests.
 const KernelTable* kernels_for(Isa isa);
 
 /// The kernels for compressed weights of every instruction set that this CPU can run, generic first; for tests.
 std::vector<const QuantizedKernels*> all_quantized_kernels();
-
-/// While it lives, quantized_kernels() is another; for tests. Not for use while ops run.
-class QuantizedKernelOverride {
- public:
-  explicit QuantizedKernelOverride(const QuantizedKernels& kernels);
-  ~QuantizedKernelOverride();
-  QuantizedKernelOverride(const QuantizedKernelOverride&) = delete;
-  QuantizedKernelOverride& operator=(const QuantizedKernelOverride&) = delete;
-
- private:
-  const QuantizedKernels* previous_;
-};
 
 /// While it lives, kernels() is another table: so tests run whole ops with every ISA. Not for use while ops run.
 class KernelOverride {

@@ -8,6 +8,7 @@
 #include "ops/cpu/grouped_linear.h"
 #include "ops/cpu/kernel_table.h"
 #include "ops/cpu/linear_additions.h"
+#include "ops/cpu/parallel.h"
 
 namespace quire::ops::cpu {
 namespace {
@@ -20,8 +21,6 @@ constexpr int64_t kTasksPerWorker = 8;
 constexpr int64_t kLeastStreamedBytes = 32 << 10;
 /// Most memory for the copy of the rows that the tiled kernel reads.
 constexpr int64_t kMostTileBytes = 16 << 20;
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::byte* panel_at(const PackedMatrix& matrix, int64_t panel, int64_t feature) {
   const int64_t element = (panel * matrix.in_features + feature) * kPanelChannels;

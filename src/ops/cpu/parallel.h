@@ -8,6 +8,9 @@
 
 namespace quire::ops::cpu {
 
+/// a / b, rounded up.
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// Calls fn(task, worker) for each task; on the calling thread alone where there is no pool, or one task.
 template <typename Function>
 void for_tasks(const OpContext& context, int64_t tasks, Function&& fn) {
@@ -23,7 +26,7 @@ template <typename Function>
 void for_rows(const OpContext& context, int64_t rows, int64_t elements_per_row, Function&& fn) {
   constexpr int64_t kElementsPerTask = 16384;
   const int64_t chunk = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, elements_per_row));
-  for_tasks(context, (rows + chunk - 1) / chunk, [&](int64_t task, int) {
+  for_tasks(context, divide_up(rows, chunk), [&](int64_t task, int) {
     const int64_t end = std::min(rows, (task + 1) * chunk);
     for (int64_t row = task * chunk; row < end; ++row) fn(row);
   });

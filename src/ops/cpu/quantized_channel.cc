@@ -9,8 +9,6 @@
 namespace quire::ops {
 namespace {
 
-constexpr int64_t kChannels = 16;
-
 bool has_supers(QuantFormat format) { return cpu::quant_super_bytes(format) > 0; }
 bool has_nibbles(QuantFormat format) { return format != QuantFormat::kInt8 && format != QuantFormat::kQ8; }
 bool has_minimums(QuantFormat format) { return format == QuantFormat::kQ4Min || format == QuantFormat::kQ4K; }
@@ -24,8 +22,8 @@ class ChannelCopy {
       : channel_(channel),
         format_(matrix.format),
         groups_(cpu::quant_groups(matrix.in_features)),
-        panel_(matrix.panels.row<uint8_t>(index / kChannels)),
-        lane_(index % kChannels) {}
+        panel_(matrix.panels.row<uint8_t>(index / QuantizedMatrix::kPanelWidth)),
+        lane_(index % QuantizedMatrix::kPanelWidth) {}
 
   void run() {
     for (int64_t g = 0; g < groups_; ++g) {

@@ -22,8 +22,6 @@ constexpr int64_t kLeastTaskBytes = 32 << 10;
 /// Most memory for the rows as bytes.
 constexpr int64_t kMostTileBytes = 16 << 20;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// The panels of one part, cut into tasks.
 struct PartTasks {
   QuantizedCall call;
@@ -47,7 +45,7 @@ class QuantizedProduct {
   QuantizedProduct(OpContext& context, const Tensor& x, std::span<const QuantizedPart> parts, const Tensor& bias,
                    Tensor& out, const LinearAdditions& additions)
       : context_(context),
-        kernels_(quantized_kernels()),
+        kernels_(*kernels().quantized),
         x_(x),
         parts_(parts),
         bias_(bias),

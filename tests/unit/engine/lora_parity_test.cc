@@ -21,12 +21,6 @@ EngineConfig storing(DType dtype, int64_t blocks = 64) {
 
 std::string model_folder(const std::string& model) { return golden_models() + "/" + model; }
 
-std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
-  std::vector<int32_t> prompt{1};
-  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
-  return prompt;
-}
-
 /// Folders with an adapter that lie in a model's folder.
 std::vector<std::string> adapters_of(const std::string& model) {
   std::vector<std::string> names;

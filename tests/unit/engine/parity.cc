@@ -148,6 +148,27 @@ void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answe
   same(got.greedy_logprobs, expected.greedy_logprobs);
 }
 
+std::vector<int32_t> prompt_of(int64_t length, int32_t step) {
+  std::vector<int32_t> prompt{1};
+  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
+  return prompt;
+}
+
+void expect_same_bits_in_any_company(ParityModel& model, ParityModel& again, std::vector<ParityModel::Work> works) {
+  std::vector<ParityModel::Answer> alone;
+  for (const ParityModel::Work& work : works)
+    alone.push_back(model.run(work.prompt, work.steps, 1 << 20, work.adapter));
+  expect_same_answer(again.run(works[1].prompt, works[1].steps), alone[1]);
+  for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}}) {
+    for (ParityModel::Work& work : works) work.chunk = chunk;
+    const std::vector<ParityModel::Answer> together = model.run_together(works);
+    for (size_t i = 0; i < works.size(); ++i) {
+      SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
+      expect_same_answer(together[i], alone[i]);
+    }
+  }
+}
+
 namespace {
 
 /// Rewrites one safetensors file with its F32 tensors' values rounded to bfloat16 (kept as F32).

@@ -52,6 +52,13 @@ class ParityModel {
 /// All log-probabilities of two answers are equal bit for bit, and so are the tokens.
 void expect_same_answer(const ParityModel::Answer& got, const ParityModel::Answer& expected);
 
+/// A prompt of any tokens of the golden models' vocabularies; others with another step.
+std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37);
+
+/// Each of `works` has the same bits alone as together with the others, in chunks of any length; and the second, of the
+/// base model, also in `again`, the same model loaded once more.
+void expect_same_bits_in_any_company(ParityModel& model, ParityModel& again, std::vector<ParityModel::Work> works);
+
 /// While it lives, bfloat16 weights are widened, also where this CPU's dot product would take rows rounded to bfloat16.
 class WidenedWeights {
  public:

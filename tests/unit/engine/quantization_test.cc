@@ -21,12 +21,6 @@ EngineConfig compressed(const std::string& method, int ranks = 1, bool head = fa
   return config;
 }
 
-std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
-  std::vector<int32_t> prompt{1};
-  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
-  return prompt;
-}
-
 const std::string kFolder = golden_models() + "/llama";
 
 struct Case {
@@ -49,19 +43,8 @@ TEST_P(QuantizedModel, IsTheSameBitsEachTimeInAnyChunksBesideOthersAndWithAdapte
   for (int32_t i = 0; i < 6; ++i) {
     works.push_back({prompt_of(5 + (i * 31) % 90, 31 + i), 4, 1 << 20, i < 3 ? 0 : adapter});
   }
-  std::vector<ParityModel::Answer> alone;
-  for (const ParityModel::Work& work : works)
-    alone.push_back(model.run(work.prompt, work.steps, 1 << 20, work.adapter));
   ParityModel again(kFolder, with_lora);
-  expect_same_answer(again.run(works[1].prompt, works[1].steps), alone[1]);
-  for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}}) {
-    for (ParityModel::Work& work : works) work.chunk = chunk;
-    const std::vector<ParityModel::Answer> together = model.run_together(works);
-    for (size_t i = 0; i < works.size(); ++i) {
-      SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
-      expect_same_answer(together[i], alone[i]);
-    }
-  }
+  expect_same_bits_in_any_company(model, again, std::move(works));
 }
 
 /// Mean absolute difference of the log-probabilities of all tokens after a prompt.

@@ -22,12 +22,6 @@ EngineConfig over_ranks(int ranks, DType dtype = DType::kFloat32, int stages = 1
   return config;
 }
 
-std::vector<int32_t> prompt_of(int64_t length, int32_t step = 37) {
-  std::vector<int32_t> prompt{1};
-  for (int32_t i = 1; i < length; ++i) prompt.push_back(5 + (i * step) % 490);
-  return prompt;
-}
-
 class RankParity : public ::testing::TestWithParam<const char*> {
  protected:
   const std::string folder_ = golden_models() + "/" + GetParam();
@@ -45,18 +39,8 @@ TEST_P(RankParity, IsTheSameBitsEachTimeInAnyChunksAndBesideOthers) {
     ParityModel model(folder_, over_ranks(ranks, dtype));
     std::vector<ParityModel::Work> works;
     for (int32_t i = 0; i < 6; ++i) works.push_back({prompt_of(5 + (i * 31) % 90, 31 + i), 4, 1 << 20, 0});
-    std::vector<ParityModel::Answer> alone;
-    for (const ParityModel::Work& work : works) alone.push_back(model.run(work.prompt, work.steps));
     ParityModel again(folder_, over_ranks(ranks, dtype));
-    expect_same_answer(again.run(works[1].prompt, works[1].steps), alone[1]);
-    for (const int64_t chunk : {int64_t{1} << 20, int64_t{16}, int64_t{7}}) {
-      for (ParityModel::Work& work : works) work.chunk = chunk;
-      const std::vector<ParityModel::Answer> together = model.run_together(works);
-      for (size_t i = 0; i < works.size(); ++i) {
-        SCOPED_TRACE("chunk " + std::to_string(chunk) + ", request " + std::to_string(i));
-        expect_same_answer(together[i], alone[i]);
-      }
-    }
+    expect_same_bits_in_any_company(model, again, std::move(works));
   }
 }
 

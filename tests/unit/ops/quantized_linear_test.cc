@@ -94,6 +94,16 @@ bool same_rows(const Tensor& a, int64_t first, const Tensor& b, int64_t other, i
   return true;
 }
 
+/// While it lives, compressed weights are multiplied by those kernels.
+class ChosenKernels {
+ public:
+  explicit ChosenKernels(const cpu::QuantizedKernels& kernels) { table_.quantized = &kernels; }
+
+ private:
+  cpu::KernelTable table_ = cpu::kernels();
+  cpu::KernelOverride override_{table_};
+};
+
 class QuantizedLinearTest : public testing::TestWithParam<QuantFormat> {};
 
 TEST_P(QuantizedLinearTest, ChannelsComeBackAsTheyWereStored) {
@@ -115,7 +125,7 @@ TEST_P(QuantizedLinearTest, ChannelsComeBackAsTheyWereStored) {
 
 TEST_P(QuantizedLinearTest, MatchesFloat64OfItsBytesWithEveryInstructionSet) {
   for (const cpu::QuantizedKernels* const kernels : cpu::all_quantized_kernels()) {
-    const cpu::QuantizedKernelOverride chosen(*kernels);
+    const ChosenKernels chosen(*kernels);
     Fixture fixture;
     uint32_t seed = 1;
     for (const int64_t out_features : {1, 16, 33, 100}) {
@@ -156,7 +166,7 @@ TEST_P(QuantizedLinearTest, MatchesFloat64OfItsBytesWithEveryInstructionSet) {
 TEST_P(QuantizedLinearTest, ARowsBitsDoNotDependOnItsCompany) {
   constexpr int64_t kRows = 2500;
   for (const cpu::QuantizedKernels* const kernels : cpu::all_quantized_kernels()) {
-    const cpu::QuantizedKernelOverride chosen(*kernels);
+    const ChosenKernels chosen(*kernels);
     const Tensor x = rows_of(kRows, 290, 8);
     Fixture two(2);
     const RandomMatrix random(two, GetParam(), 211, 290, 7);
@@ -180,7 +190,7 @@ TEST_P(QuantizedLinearTest, InstructionSetsAgree) {
   const Tensor x = rows_of(29, 700, 4);
   std::vector<Tensor> results;
   for (const cpu::QuantizedKernels* const kernels : all) {
-    const cpu::QuantizedKernelOverride chosen(*kernels);
+    const ChosenKernels chosen(*kernels);
     results.push_back(product(fixture, x, random.matrix));
   }
   // generic has no fused multiply-add, which the sums over groups use.
