@@ -39,7 +39,11 @@ std::vector<std::string> describe_start(const AsyncLlm& llm) {
 
 void serve_first_rank(const EngineConfig& config) {
   const std::optional<ParallelRank> job = mpi_place();
-  if (!job || job->rank == 0 || config.ranks() <= 1) return;
+  if (!job) return;
+  // A rank that took itself for the only one would serve by itself, and the others wait for it.
+  const Status fits = check_mpi_job(config, *job);
+  if (!fits.ok()) throw StartupError(fits.error().message);
+  if (job->rank == 0) return;
   spdlog::set_level(spdlog::level::err);
   throw EndOfProgram{serve_mpi_rank()};
 }

@@ -10,7 +10,7 @@
 namespace quire::cli {
 
 /// Under mpirun every rank runs the same command: one after the first serves the first here, to the end of the program
-/// (EndOfProgram). Returns in all other processes.
+/// (EndOfProgram). Returns in all other processes. A job of another number of ranks is refused (StartupError).
 void serve_first_rank(const EngineConfig& config);
 
 /// Loads and starts it; a failure is thrown as StartupError with the sentence of the part that refused. With `log` the

@@ -67,8 +67,8 @@ int run(Arguments& a) {
   settle_tls(a.server);
   if (a.server.disable_log_stats) a.server.options.stats_interval = std::chrono::hours(24 * 365);
   const LogSetup log(a.log);
-  spdlog::info("quire {}", version());
   serve_first_rank(a.engine.config);
+  spdlog::info("quire {}", version());
   auto address = BoundAddress::bind(a.server.options.host, a.server.options.port);
   if (!address.ok()) throw StartupError(address.error().message);
   const auto begin = std::chrono::steady_clock::now();

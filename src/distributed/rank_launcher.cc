@@ -23,6 +23,14 @@ std::string describe(int rank, int pid) {
   return "rank " + std::to_string(rank) + " (process " + std::to_string(pid) + ")";
 }
 
+/// The time since `last`, which becomes now. Where this process was held up itself (the machine was suspended, or all
+/// was stopped and goes on), the gap must not count as time that the ranks had: at most a few ticks of it do.
+milliseconds since(steady_clock::time_point& last) {
+  const auto passed = duration_cast<milliseconds>(steady_clock::now() - last);
+  last += passed;  // what is less than a millisecond counts next time
+  return std::min(passed, 4 * kTick);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RankLauncher>> RankLauncher::start(RankLauncherOptions options) {
@@ -59,8 +67,10 @@ Status RankLauncher::spawn_all() {
 }
 
 Status RankLauncher::wait_until_joined() {
-  const auto give_up = steady_clock::now() + options_.start_timeout;
+  milliseconds waited(0);
+  auto last = steady_clock::now();
   while (true) {
+    waited += since(last);
     {
       const std::lock_guard lock(mutex_);
       if (spawned_ && !spawned_->ok()) return spawned_->error();
@@ -75,14 +85,14 @@ Status RankLauncher::wait_until_joined() {
         missing_rank = static_cast<int>(i) + 1;
       }
       if (all) return {};
-      if (steady_clock::now() > give_up && missing != nullptr) {
+      if (waited > options_.start_timeout && missing != nullptr) {
         return Error{ErrorKind::kUnavailable,
                      describe(missing_rank, missing->process.pid()) + " has not joined within " +
                          std::to_string(options_.start_timeout.count()) + " ms",
                      {}};
       }
     }
-    std::this_thread::sleep_for(milliseconds(2));
+    std::this_thread::sleep_for(kTick / 4);
   }
 }
 
@@ -104,9 +114,7 @@ void RankLauncher::watch() {
     const std::lock_guard lock(mutex_);
     const auto now = steady_clock::now();
     look_for_ends();
-    // A launcher that was held up itself must not take the gap for the ranks' silence: at most a few ticks of it count.
-    look_for_heartbeats(std::min(duration_cast<milliseconds>(now - last), 4 * kTick));
-    last = now;
+    look_for_heartbeats(since(last));
     if (kill_at_ && end_ranks(now)) return;
   }
 }
@@ -119,7 +127,8 @@ void RankLauncher::look_for_ends() {
     if (!how) continue;
     const bool joined = rank.state != RankState::kStarting;
     rank.state = RankState::kDead;
-    if (kill_at_) continue;
+    const bool told_to = segment_->rank_line(static_cast<int>(i) + 1).left.load(std::memory_order_acquire) != 0;
+    if (kill_at_ || told_to) continue;
     // What the rank said itself, if it did, explains more than how it ended.
     const std::string own_words = segment_->abort_reason();
     std::string message = describe(static_cast<int>(i) + 1, rank.process.pid()) + " " + *how;

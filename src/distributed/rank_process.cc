@@ -83,4 +83,6 @@ void RankProcess::fail(std::string_view reason) const {
   segment_->abort(message);
 }
 
+void RankProcess::leave() const { segment_->rank_line(rank_).left.store(1, std::memory_order_release); }
+
 }  // namespace quire

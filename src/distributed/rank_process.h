@@ -41,6 +41,8 @@ class RankProcess {
   std::unique_ptr<RankTransport> transport() const;
   /// Tells all ranks why this one cannot go on ("the folder /models/x does not exist"); the process should then end.
   void fail(std::string_view reason) const;
+  /// Says that the process ends now because rank 0 told it to: its end is then no failure.
+  void leave() const;
 
  private:
   RankProcess(std::shared_ptr<SharedSegment> segment, int rank, int parent);

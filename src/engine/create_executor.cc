@@ -59,12 +59,7 @@ Result<LoadedExecutor> create_executor(const EngineConfig& config, Checkpoint&& 
   const int ranks = config.ranks();
   if (ranks == 1) return create_single_process_executor(config, std::move(checkpoint), progress);
   const std::optional<ParallelRank> job = mpi_place();
-  if (job && job->size != ranks) {
-    return invalid_argument(
-        fmt::format("the MPI job has {} ranks, but --tensor-parallel-size {} and --pipeline-parallel-size {} make {}",
-                    job->size, config.tensor_parallel_size, config.pipeline_parallel_size, ranks),
-        "tensor_parallel_size");
-  }
+  if (job) QUIRE_RETURN_IF_ERROR(check_mpi_job(config, *job));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankHost> host, job ? join_mpi_ranks() : start_rank_processes(ranks));
   return create_multi_rank_executor(config, std::move(checkpoint), progress, std::move(host));
 }

@@ -25,6 +25,15 @@ def mpirun(*command: str) -> tuple:
     return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "tcp,self", "-np", *command)
 
 
+def mpirun_each(*commands: list, folders: list | None = None) -> list:
+    """A job on this machine in which each rank runs a command of its own, each in a folder of its own."""
+    parts = []
+    for rank, command in enumerate(commands):
+        folder = [] if folders is None else ["--wdir", folders[rank]]
+        parts += [*([":"] if rank > 0 else []), "-np", "1", *folder, *command]
+    return [*mpirun()[:-1], *parts]
+
+
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 

@@ -212,8 +212,8 @@ FAULTS_FLAGS = ["--dtype", "float32", "--enable-lora", "--lora-modules", f"a={MO
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
 def test_tp_06_streams_go_on_after_a_rank_has_failed(sig):
     with running(MODELS / "llama", "-tp", "2", *FAULTS_FLAGS) as server:
-        expected = streams_of(server, 8, 1000, ["m", "a"])()
-        finish = streams_of(server, 8, 1000, ["m", "a"])
+        expected = streams_of(server, 16, 500, ["m", "a"])()
+        finish = streams_of(server, 16, 500, ["m", "a"])
         pids = ranks_of(server)
         os.kill(pids[0], sig)
         assert finish() == expected

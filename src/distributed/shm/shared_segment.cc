@@ -17,11 +17,12 @@ namespace quire {
 namespace {
 
 constexpr uint64_t kMagic = 0x71756972652d7368;  // "quire-sh"
-constexpr uint32_t kLayoutVersion = 1;
+constexpr uint32_t kLayoutVersion = 2;
 constexpr size_t kPage = 4096;
 constexpr int64_t kMessageBytesOfFewRanks = int64_t{64} << 10;
 constexpr int64_t kMessageBytesOfManyRanks = int64_t{16} << 10;  // there is a buffer for each pair
 constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr uint32_t kAbortReasons = 8;
 
 std::string system_message(std::string_view what) { return std::string(what) + ": " + std::strerror(errno); }
 
@@ -41,9 +42,9 @@ struct SharedSegment::Header {
   int64_t chunk_bytes;
   int64_t message_chunk_bytes;
   char build[128];
-  alignas(128) std::atomic<uint32_t> abort_claimed;
-  std::atomic<uint32_t> aborted;
-  char abort_reason[480];
+  alignas(128) std::atomic<uint32_t> aborts;  ///< how many began to say why
+  std::atomic<uint32_t> aborted;              ///< the number of the first reason that was said to its end, from 1
+  char abort_reasons[kAbortReasons][480];
 };
 
 struct SharedSegment::Layout {
@@ -185,20 +186,28 @@ Status SharedSegment::join(int rank) {
   return {};
 }
 
+// Each writes where nobody else does, and the first to have finished is heard: a process that is killed while it writes
+// must not silence the others.
 void SharedSegment::abort(std::string_view reason) {
   Header& head = header();
-  if (head.abort_claimed.exchange(1) != 0) return;
-  const size_t length = std::min(reason.size(), sizeof(head.abort_reason) - 1);
-  std::memcpy(head.abort_reason, reason.data(), length);
-  head.abort_reason[length] = '\0';
-  head.aborted.store(1, std::memory_order_release);
+  if (aborted()) return;
+  const uint32_t index = head.aborts.fetch_add(1);
+  if (index < kAbortReasons) {
+    char* const place = head.abort_reasons[index];
+    const size_t length = std::min(reason.size(), sizeof(head.abort_reasons[index]) - 1);
+    std::memcpy(place, reason.data(), length);
+    place[length] = '\0';
+  }
+  uint32_t none = 0;
+  head.aborted.compare_exchange_strong(none, index + 1, std::memory_order_release);
 }
 
 bool SharedSegment::aborted() const { return header().aborted.load(std::memory_order_acquire) != 0; }
 
 std::string SharedSegment::abort_reason() const {
-  if (!aborted()) return {};
-  return header().abort_reason;
+  const uint32_t number = header().aborted.load(std::memory_order_acquire);
+  if (number == 0) return {};
+  return number <= kAbortReasons ? header().abort_reasons[number - 1] : "several ranks failed at once";
 }
 
 }  // namespace quire

@@ -52,6 +52,7 @@ struct PairLine {
 struct alignas(128) RankLine {
   std::atomic<int32_t> pid;  ///< 0 until the rank has joined
   std::atomic<uint32_t> heartbeat;
+  std::atomic<uint32_t> left;  ///< 1 once it ends as it was told to
 };
 
 class SharedSegment {
@@ -82,7 +83,8 @@ class SharedSegment {
   /// Enters this process as `rank`; refused where another has done so.
   Status join(int rank);
 
-  /// Ends all waits of all ranks with `reason`. Only the first reason is kept.
+  /// Ends all waits of all ranks with `reason`. Only the first reason is kept. Holds also where another process was
+  /// killed within the same call.
   void abort(std::string_view reason);
   bool aborted() const;
   /// Empty until abort() has been called.

@@ -1,5 +1,6 @@
 #include "engine/ranks/mpi_ranks.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -72,13 +73,25 @@ void end_after_loss(const std::string& reason) {
 }  // namespace
 
 std::optional<ParallelRank> mpi_place() {
-  constexpr const char* kVariables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};
+  // Of Open MPI's mpirun, of srun --mpi=pmi2, and of srun --mpi=pmix, which leaves the size to Slurm.
+  constexpr const char* kVariables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"}};
   for (const auto& [rank, size] : kVariables) {
     const std::optional<int> own = number_in(rank);
     const std::optional<int> all = number_in(size);
     if (own && all && *all > 1 && *own >= 0 && *own < *all) return ParallelRank{*own, *all};
   }
   return std::nullopt;
+}
+
+Status check_mpi_job(const EngineConfig& config, const ParallelRank& job) {
+  if (job.size == config.ranks()) return {};
+  return invalid_argument(
+      fmt::format("the MPI job has {} ranks, but --tensor-parallel-size {} and --pipeline-parallel-size {} make {}: "
+                  "give every rank the sizes of the whole job",
+                  job.size, config.tensor_parallel_size, config.pipeline_parallel_size, config.ranks()),
+      "tensor_parallel_size");
 }
 
 Result<std::unique_ptr<RankHost>> join_mpi_ranks() {

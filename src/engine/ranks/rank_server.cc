@@ -125,7 +125,11 @@ std::optional<int> run_as_rank() {
   } else {
     spdlog::set_level(spdlog::level::err);  // what there is to say rank 0 says
     const auto process = RankProcess::join(**environment);
-    if (process.ok()) return serve_rank((*process)->transport()).ok() ? 0 : 1;
+    if (process.ok()) {
+      if (!serve_rank((*process)->transport()).ok()) return 1;
+      (*process)->leave();
+      return 0;
+    }
     error = process.error();
   }
   std::fprintf(stderr, "quire: %s.\n", error.message.c_str());

@@ -1,8 +1,11 @@
 // Waits that must end: aborted, timed out, or because the ranks do different things.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "distributed/rank_threads.h"
 
@@ -129,6 +132,21 @@ TEST(SharedSegment, OnlyTheFirstReasonToAbortIsKept) {
   segment->abort("second");
   EXPECT_TRUE(segment->aborted());
   EXPECT_EQ(segment->abort_reason(), std::string(479, 'x'));
+}
+
+TEST(SharedSegment, ManyWhoAbortAtOnceGiveOneWholeReason) {
+  for (int round = 0; round < 50; ++round) {
+    const auto segment = make_segment(small_segment(1));
+    std::vector<std::string> reasons;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i) reasons.emplace_back(300, static_cast<char>('a' + i));
+    for (const std::string& reason : reasons) threads.emplace_back([&] { segment->abort(reason); });
+    while (!segment->aborted()) std::this_thread::yield();
+    const std::string heard = segment->abort_reason();
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_NE(std::ranges::find(reasons, heard), reasons.end()) << heard;
+    EXPECT_EQ(segment->abort_reason(), heard);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Ranks as processes: they compute, die, stop, and never outlive rank 0.
 #include "distributed/rank_launcher.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "distributed/rank_process.h"
 #include "distributed/rank_threads.h"
@@ -66,13 +68,15 @@ TEST(RankLauncher, RanksComputeTogetherAndEndWhenTold) {
     std::string nothing;
     ASSERT_TRUE(state.world().broadcast_object(nothing).ok());
     const std::vector<int> processes = (*launcher)->processes();
+    EXPECT_TRUE(all_end_within(processes, std::chrono::seconds(5)));
+    std::this_thread::sleep_for(milliseconds(50));  // so that the launcher sees it before it is told
     (*launcher)->stop(std::chrono::seconds(5));
     EXPECT_TRUE(all_end_within(processes, milliseconds(0)));
     EXPECT_FALSE((*launcher)->failure().has_value());
   }
 }
 
-/// Runs steps until one fails, with `harm` done to rank 1 early on; the time from there and the message.
+/// Runs steps until one fails, with `signal` sent to rank 1 early on; the time from there and the message.
 std::pair<milliseconds, std::string> harm_rank_one(int signal) {
   std::string told;
   RankLauncherOptions options = launch(3, "sum");
@@ -86,7 +90,12 @@ std::pair<milliseconds, std::string> harm_rank_one(int signal) {
   kill(processes[0], signal);
   const auto begin = steady_clock::now();
   Status status;
-  while (status.ok()) status = step(state.world());
+  while (status.ok() && steady_clock::now() - begin < std::chrono::seconds(60)) {
+    // Again, since whoever pauses and resumes all processes makes a stopped one go on.
+    if (signal == SIGSTOP) kill(processes[0], signal);
+    status = step(state.world());
+  }
+  if (status.ok()) return {milliseconds(0), "not seen"};
   const auto taken = std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
   EXPECT_EQ((*launcher)->states()[1], signal == SIGSTOP ? RankState::kStuck : RankState::kDead);
   EXPECT_EQ((*launcher)->failure()->rank, 1);
@@ -165,26 +174,58 @@ TEST(RankLauncher, WhatARankSaysOfItsFailureReachesRankZero) {
   EXPECT_NE(message.find("rank 1: the folder /models/none does not exist"), std::string::npos) << message;
 }
 
-TEST(RankLauncher, NoRankOutlivesRankZero) {
-  int output[2];
-  ASSERT_EQ(pipe(output), 0);
-  const pid_t rank_zero = fork();
-  if (rank_zero == 0) {
-    dup2(output[1], STDOUT_FILENO);
-    close(output[0]);
-    setenv("QUIRE_TEST_PROGRAM", "launch", 1);
-    execl("/proc/self/exe", "distributed_test", nullptr);
-    _exit(127);
+/// A process that starts two ranks; this one is the parent of all that.
+struct StartedRankZero {
+  explicit StartedRankZero(const char* program) {
+    int output[2], input[2];
+    EXPECT_EQ(pipe2(output, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(input, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+      dup2(input[0], STDIN_FILENO);
+      dup2(output[1], STDOUT_FILENO);
+      setenv("QUIRE_TEST_PROGRAM", program, 1);
+      execl("/proc/self/exe", "distributed_test", nullptr);
+      _exit(127);
+    }
+    close(output[1]);
+    close(input[0]);
+    stop_input = input[1];
+    FILE* const lines = fdopen(output[0], "r");
+    for (int& process : processes) EXPECT_EQ(fscanf(lines, "%d", &process), 1);
+    fclose(lines);
   }
-  close(output[1]);
-  FILE* const lines = fdopen(output[0], "r");
-  std::vector<int> processes(2);
-  for (int& process : processes) ASSERT_EQ(fscanf(lines, "%d", &process), 1);
-  for (const int process : processes) EXPECT_TRUE(is_running(process));
-  kill(rank_zero, SIGKILL);
-  EXPECT_EQ(waitpid(rank_zero, nullptr, 0), rank_zero);
-  EXPECT_TRUE(all_end_within(processes, std::chrono::seconds(5)));
-  fclose(lines);
+  ~StartedRankZero() { close(stop_input); }
+
+  pid_t pid;
+  int stop_input;                    ///< rank 0 ends when it is closed
+  std::vector<int> processes{0, 0};  ///< of the ranks
+};
+
+TEST(RankLauncher, NoRankOutlivesRankZero) {
+  const StartedRankZero rank_zero("launch");
+  for (const int process : rank_zero.processes) EXPECT_TRUE(is_running(process));
+  kill(rank_zero.pid, SIGKILL);
+  EXPECT_EQ(waitpid(rank_zero.pid, nullptr, 0), rank_zero.pid);
+  EXPECT_TRUE(all_end_within(rank_zero.processes, std::chrono::seconds(5)));
+}
+
+TEST(RankLauncher, APauseOfAllRanksIsNoDeath) {
+  StartedRankZero rank_zero("launch and step");
+  std::vector<int> all = rank_zero.processes;
+  all.insert(all.begin(), rank_zero.pid);
+  for (const int process : all) kill(process, SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(2500));  // of which 1500 of one rank alone would be its end
+  for (const int process : all) {
+    kill(process, SIGCONT);
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  std::this_thread::sleep_for(milliseconds(500));
+  for (const int process : all) EXPECT_TRUE(is_running(process));
+  close(std::exchange(rank_zero.stop_input, -1));
+  int status = -1;
+  EXPECT_EQ(waitpid(rank_zero.pid, &status, 0), rank_zero.pid);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(RankEnvironment, IsReadBackAndJudged) {

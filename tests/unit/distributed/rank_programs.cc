@@ -1,5 +1,6 @@
 // The test program started again as a rank: QUIRE_TEST_PROGRAM names what it then does instead of running tests.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -38,11 +39,13 @@ int sum_until_told(RankProcess& process, GroupCoordinator& world) {
   while (true) {
     std::string order;
     if (!world.broadcast_object(order).ok()) return 3;
-    if (order.empty()) return 0;
+    if (order.empty()) break;
     Tensor x = rank_tensor(process.rank(), 1, 3000);
     if (!world.all_reduce(x).ok()) return 3;
     if (x.data<float>()[2999] != sum_of_ranks(world.world_size(), 2999)) return 4;
   }
+  process.leave();
+  return 0;
 }
 
 /// Starts two ranks, prints their process ids, and waits to be killed.
@@ -56,6 +59,27 @@ int launch_and_wait() {
   std::fflush(stdout);
   std::this_thread::sleep_for(std::chrono::seconds(60));
   return 0;
+}
+
+/// Starts two ranks, prints their process ids, and steps with them until standard input ends.
+int launch_and_step() {
+  RankLauncherOptions options;
+  options.segment.ranks = 3;
+  options.environment = {"QUIRE_TEST_PROGRAM=sum"};
+  auto launcher = RankLauncher::start(options);
+  if (!launcher.ok()) return say(launcher.error().message);
+  ParallelState state;
+  Status status = state.init_distributed_environment((*launcher)->transport());
+  for (const int process : (*launcher)->processes()) std::printf("%d\n", process);
+  std::fflush(stdout);
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  while (status.ok() && poll(&input, 1, 1) == 0) {
+    std::string order = "go";
+    status = state.world().broadcast_object(order);
+    Tensor x = rank_tensor(0, 1, 3000);
+    if (status.ok()) status = state.world().all_reduce(x);
+  }
+  return status.ok() ? 0 : say(status.error().message);
 }
 
 int run_program(const std::string& name) {
@@ -78,6 +102,7 @@ int run_program(const std::string& name) {
     });
   }
   if (name == "launch") return launch_and_wait();
+  if (name == "launch and step") return launch_and_step();
   return say("no program " + name);
 }
 
