@@ -10,6 +10,7 @@
 #include "checkpoint/model_config_json.h"
 #include "checkpoint/quantized_checkpoint.h"
 #include "checkpoint/safetensors_source.h"
+#include "checkpoint/tied_head.h"
 #include "checkpoint/weight_source.h"
 #include "checkpoint/wrong_file.h"
 
@@ -71,6 +72,8 @@ Result<Checkpoint> open_hugging_face(const fs::path& folder) {
   for (const std::string& warning : judged.warnings) spdlog::warn("{}", warning);
   Checkpoint checkpoint{folder, false, std::move(judged.config), nullptr};
   QUIRE_ASSIGN_OR_RETURN(checkpoint.weights, open_safetensors_folder(folder));
+  QUIRE_ASSIGN_OR_RETURN(const std::string head_warning, judge_tied_head(checkpoint));
+  if (!head_warning.empty()) spdlog::warn("{}", head_warning);
   if (!judged.dtype_given) checkpoint.config.dtype = most_common_dtype(*checkpoint.weights);
   return checkpoint;
 }

@@ -156,7 +156,7 @@ Status LlamaForCausalLM::load_weights(const WeightSource& source, const std::fun
   LoadOptions options;
   options.stacked = kStackedNames;
   options.ignored_suffixes = {"rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached"};
-  // A tied head is the embedding, whatever copy of it the file holds, as in transformers.
+  // A tied head is the embedding, whatever head the file holds; judge_tied_head() has told of one that differs.
   if (tied_) options.ignored_suffixes.emplace_back("lm_head.weight");
   options.progress = progress;
   return parameters_.load(source, options);

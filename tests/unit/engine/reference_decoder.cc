@@ -75,11 +75,21 @@ class ReferenceDecoder {
     const size_t half = head.size() / 2;
     for (size_t i = 0; i < half; ++i) {
       const double exponent = static_cast<double>(2 * i) / static_cast<double>(head.size());
-      const double angle = static_cast<double>(position) / shape_.linear_factor / std::pow(shape_.theta, exponent);
+      const double angle = static_cast<double>(position) * scaled(1 / std::pow(shape_.theta, exponent));
       out[i] = head[i] * std::cos(angle) - head[half + i] * std::sin(angle);
       out[half + i] = head[half + i] * std::cos(angle) + head[i] * std::sin(angle);
     }
     return out;
+  }
+
+  /// A frequency in radians a token: slow ones are divided by the factor, fast ones kept, those between blended by how
+  /// many turns they take within the original context.
+  double scaled(double frequency) const {
+    if (shape_.llama3.factor == 1.0) return frequency / shape_.linear_factor;
+    const auto& [factor, low, high, original_length] = shape_.llama3;
+    const double turns = original_length * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    return frequency * (kept + (1 - kept) / factor);
   }
 
   void attend(const std::string& prefix, int64_t layer, std::vector<Vector>& x) const {

@@ -9,6 +9,11 @@
 
 namespace quire::testing {
 
+/// Llama 3's rope scaling; none with a factor of 1.
+struct Llama3Scaling {
+  double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0, original_length = 0;
+};
+
 /// A Llama-like network's sizes and options.
 struct DecoderShape {
   std::string family = "llama";  ///< llama, mistral, qwen2 or qwen3
@@ -20,6 +25,7 @@ struct DecoderShape {
   bool tied = false;
   double theta = 10000.0;
   double linear_factor = 1.0;  ///< linear rope scaling
+  Llama3Scaling llama3;
 
   bool has_qkv_bias() const { return attention_bias || family == "qwen2"; }
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
