@@ -138,16 +138,25 @@ std::vector<LayerType> read_layer_types(JsonFields& fields, const ModelConfig& c
   return types;
 }
 
+/// Takes a window that layers use. One of 0 means none to architectures from outside; in the built-in ones no position
+/// would see any, so it is a mistake.
+void take_window(JsonFields& fields, const ModelFamily& family, std::optional<int64_t> window, ModelConfig& config) {
+  if (window != 0) {
+    config.sliding_window = window;
+  } else if (find_model_family(family.architecture) != nullptr) {
+    fields.fail_value("sliding_window", "null for none, or an integer from 1");
+  }
+}
+
 void read_window(JsonFields& fields, const json& object, const ModelFamily& family, ModelConfig& config) {
   auto window = fields.optional_integer("sliding_window", 0, kMaxPositions);
   if (!object.contains("sliding_window")) window = family.sliding_window;
-  if (window == 0) window.reset();
   const auto layers = static_cast<size_t>(config.num_hidden_layers);
   std::vector<LayerType> given = read_layer_types(fields, config);
   config.layer_types.assign(layers, LayerType::kFullAttention);
   switch (family.window_rule) {
     case WindowRule::kRefused:
-      if (window || std::ranges::find(given, LayerType::kSlidingAttention) != given.end()) {
+      if (window.value_or(0) != 0 || std::ranges::find(given, LayerType::kSlidingAttention) != given.end()) {
         fields.fail(unsupported(fields.where() + ": sliding attention is not supported for " + config.architecture,
                                 "sliding_window"));
       }
@@ -159,8 +168,8 @@ void read_window(JsonFields& fields, const json& object, const ModelFamily& fami
       }
       return;
     case WindowRule::kAllLayers:
-      config.sliding_window = window;
-      if (window) config.layer_types.assign(layers, LayerType::kSlidingAttention);
+      take_window(fields, family, window, config);
+      if (config.sliding_window) config.layer_types.assign(layers, LayerType::kSlidingAttention);
       if (!given.empty() && given != config.layer_types) {
         fields.fail(unsupported(
             fields.where() + ": layer_types must agree with sliding_window in every layer for " + config.architecture,
@@ -171,7 +180,7 @@ void read_window(JsonFields& fields, const json& object, const ModelFamily& fami
       // Of the built-in families that slide so all have the field; to others the window alone says it.
       const bool use_window = fields.boolean("use_sliding_window", find_model_family(family.architecture) == nullptr);
       const int64_t first = fields.integer("max_window_layers", 28, 0, INT32_MAX);
-      if (use_window) config.sliding_window = window;
+      if (use_window) take_window(fields, family, window, config);
       if (!given.empty()) {
         config.layer_types = std::move(given);
       } else if (config.sliding_window) {

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import MODELS, binary, run_quire
+from conftest import MODELS, binary, run_quire, running
 
 COMMANDS = [(), ("serve",), ("chat",), ("complete",), ("bench",), ("bench", "serve"), ("bench", "throughput"),
             ("bench", "latency"), ("bench", "machine"), ("collect-env",)]
@@ -49,6 +49,21 @@ def test_chnk_12_and_chnk_13_contradictions_are_refused(flags, words):
     assert answer.returncode in (1, 2)
     sentence = answer.stderr.splitlines()[-1]
     assert sentence.startswith("quire: ") and all(word in sentence for word in words)
+
+
+@pytest.mark.parametrize("flags, setting", [((), "on"), (("--no-enable-chunked-prefill", "--max-num-batched-tokens", "1024"), "off")],
+                         ids=("default", "off"))
+def test_chnk_12_the_start_states_the_setting(flags, setting):
+    with running(MODELS / "llama", *flags) as server:
+        assert any(f"Chunked prefill {setting}," in line for line in server.log)
+
+
+@pytest.mark.parametrize("flags, weights, cache", [((), "float32", "float32"), (("--dtype", "bfloat16"), "bfloat16", "bfloat16"),
+                                                   (("--dtype", "half", "--kv-cache-dtype", "float32"), "float16", "float32")],
+                         ids=("as-stored", "bfloat16", "half"))
+def test_load_18_the_start_states_the_types(flags, weights, cache):
+    with running(MODELS / "llama", *flags) as server:
+        assert any(re.search(rf"weights \S+ GiB \({weights} .*KV cache {cache} ", line) for line in server.log), server.log
 
 
 @pytest.mark.parametrize("model", ["/no/such/folder", "", str(MODELS), "/etc/passwd", "/dev/null"])

@@ -68,6 +68,14 @@ TEST(ModelLoading, LOAD_15_SlidingWindowLayers) {
   EXPECT_FALSE(judge("Qwen2ForCausalLM", R"("sliding_window":32)")->config.sliding_window.has_value());
 }
 
+TEST(ModelLoading, LOAD_15_AWindowOfNothingIsRefusedWhereLayersSlide) {
+  EXPECT_THAT(error_of("MistralForCausalLM", R"("sliding_window":0)"), HasSubstr("sliding_window must be null"));
+  EXPECT_THAT(error_of("Qwen3ForCausalLM", R"("use_sliding_window":true,"sliding_window":0)"),
+              HasSubstr("sliding_window must be null"));
+  EXPECT_EQ(error_of("Qwen3ForCausalLM", R"("sliding_window":0)"), "no error");
+  EXPECT_EQ(error_of("LlamaForCausalLM", R"("sliding_window":0)"), "no error");
+}
+
 TEST(ModelLoading, LOAD_19_EosListsAreJoined) {
   const auto judged = judge("LlamaForCausalLM", R"("eos_token_id":0)", R"({"eos_token_id":[0,7],"temperature":0.6})");
   ASSERT_TRUE(judged.ok()) << judged.error().message;
