@@ -2,8 +2,9 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <span>
 
+#include "checkpoint/wrong_file.h"
 #include "text/text_assets.h"
 
 namespace quire {
@@ -31,7 +32,10 @@ Result<std::string> chosen_source(const std::string& chosen) {
 
 Result<std::optional<std::string>> read_text_if_exists(const std::filesystem::path& path, size_t limit) {
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return std::optional<std::string>();
+  if (!std::filesystem::exists(path, failed)) return std::optional<std::string>();
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    return invalid_argument(path.string() + " is not a regular file");
+  }
   const auto size = std::filesystem::file_size(path, failed);
   if (failed || size > limit) {
     return invalid_argument(path.string() + " is larger than " + std::to_string(limit) + " bytes or cannot be read");
@@ -42,6 +46,15 @@ Result<std::optional<std::string>> read_text_if_exists(const std::filesystem::pa
     return invalid_argument(path.string() + " cannot be read");
   }
   return std::optional<std::string>(std::move(text));
+}
+
+Result<std::optional<std::string>> read_json_if_exists(const std::filesystem::path& path, size_t limit) {
+  QUIRE_ASSIGN_OR_RETURN(auto text, read_text_if_exists(path, limit));
+  if (text) {
+    const auto hint = wrong_file_hint(std::as_bytes(std::span(text->data(), text->size())));
+    if (hint) return invalid_argument(path.string() + " " + *hint);
+  }
+  return text;
 }
 
 std::string template_of(const Json& config) {

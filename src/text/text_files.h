@@ -12,8 +12,11 @@ namespace quire {
 
 struct TextAssets;
 
-/// The file's text, or nothing if there is no such file. Larger than `limit` bytes: refused.
+/// The file's text, or nothing if there is no such file. Larger than `limit` bytes, or no regular file: refused.
 Result<std::optional<std::string>> read_text_if_exists(const std::filesystem::path& path, size_t limit);
+/// The same for a file that holds JSON: what often lies in its place (a Git LFS pointer, a web page) is refused by
+/// name.
+Result<std::optional<std::string>> read_json_if_exists(const std::filesystem::path& path, size_t limit);
 
 /// The template of tokenizer_config.json's or chat_template.json's "chat_template": a text, or a list of named ones of
 /// which "default" is taken. Empty where there is none.

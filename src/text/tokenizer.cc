@@ -14,6 +14,9 @@ struct Tokenizer::Impl {
 
 namespace {
 
+/// As of models: an id far beyond is a damaged file, and tables by id would take the machine's memory.
+constexpr uint32_t kMaxVocabulary = 1u << 24;
+
 /// First code point of a range of `count` private-use characters that `text` does not contain, or 0. The two private
 /// planes hold 131,068 of them, so that only a text made for the purpose uses all ranges.
 uint32_t find_free_range(std::string_view text, uint32_t count) {
@@ -50,7 +53,12 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view json) {
   if (code != QUIRE_HF_OK) return hf_error(code, error);
   auto impl = std::make_unique<Impl>();
   impl->handle.reset(raw);
-  impl->special.resize(quire_hf_tokenizer_vocab_size(raw));
+  const uint32_t size = quire_hf_tokenizer_vocab_size(raw);
+  if (size == 0 || size > kMaxVocabulary) {
+    return invalid_argument("the tokenizer's ids must be 0 to " + std::to_string(kMaxVocabulary - 1) +
+                            ", and at least one");
+  }
+  impl->special.resize(size);
   for (uint32_t id = 0; id < impl->special.size(); ++id) impl->special[id] = quire_hf_tokenizer_is_special(raw, id);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }

@@ -126,6 +126,89 @@ TEST(TextAssets, TokensNamedByTheConfigAreSpecial) {
   EXPECT_EQ(assets->tokenizer->encode("<|end|>", false).value(), std::vector<int32_t>{*assets->eos_token_id});
 }
 
+/// The ids of `text` with the small tokenizer and this tokenizer_config.json, or the sentence that refuses it.
+std::string ids_with(const std::string& config, const std::string& text) {
+  text_test::TemporaryFolder folder;
+  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer_config.json", config);
+  const auto assets = load_text_assets(folder.path());
+  if (!assets.ok()) return assets.error().message;
+  return Json(assets->tokenizer->encode(text, false).value()).dump();
+}
+
+// The ids are those of transformers 5.5 for the same files.
+TEST(TextAssets, TokensOfTheConfigAloneAreAdded) {
+  const std::string text = "hello a<extra> b </s> x .";
+  EXPECT_EQ(ids_with("{}", text), "[267,80,293,261,32,73,92,88,86,69,34,285,225,2,225,92,225,18]");
+  const std::string with_extra = "[267,80,293,261,461,285,225,2,225,92,225,18]";
+  for (const std::string config :
+       {R"({"added_tokens_decoder":{"512":{"content":"<extra>","special":true}}})",
+        R"({"added_tokens_decoder":{"9":{"content":"<extra>","normalized":false}}})",
+        R"({"additional_special_tokens":["<extra>"]})", R"({"extra_special_tokens":{"image_token":"<extra>"}})",
+        R"({"cls_token":"<extra>"})"}) {
+    EXPECT_EQ(ids_with(config, text), with_extra) << config;
+  }
+  EXPECT_EQ(ids_with(R"({"additional_special_tokens":["a"]})", text),
+            "[267,80,293,225,69,32,73,92,88,86,69,34,285,225,2,225,92,225,18]");
+  EXPECT_EQ(ids_with(R"({"added_tokens_decoder":{"2":{"content":"</s>","rstrip":true,"special":true}}})", text),
+            "[267,80,293,261,32,73,92,88,86,69,34,285,225,2,92,225,18]")
+      << "its flags go before those of tokenizer.json";
+}
+
+TEST(TextAssets, OnlyNamedTokensBecomeSpecial) {
+  Json tokenizer = Json::parse(small_tokenizer());
+  for (Json& token : tokenizer["added_tokens"]) {
+    if (token["content"] == "</s>") token["special"] = false;
+  }
+  for (const bool named : {true, false}) {
+    text_test::TemporaryFolder folder;
+    folder.write("tokenizer.json", tokenizer.dump());
+    folder.write("tokenizer_config.json",
+                 named ? R"({"eos_token":"</s>"})" : R"({"additional_special_tokens":["</s>"]})");
+    const auto assets = load_text_assets(folder.path());
+    ASSERT_TRUE(assets.ok()) << assets.error().message;
+    EXPECT_EQ(assets->tokenizer->decode({{267, 2, 80}}, true).value(), named ? "hel" : "he</s>l");
+  }
+}
+
+TEST(TextAssets, FieldsOfTheConfigThatCannotBeAreRefusedByName) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {R"({"bos_token":5})", "tokenizer_config.json: bos_token must be"},
+      {R"({"bos_token":{"content":5}})", "bos_token"},
+      {R"({"added_tokens_decoder":[]})", "added_tokens_decoder"},
+      {R"({"added_tokens_decoder":{"x":{"content":"a"}}})", "added_tokens_decoder"},
+      {R"({"added_tokens_decoder":{"1":"a"}})", "added_tokens_decoder"},
+      {R"({"additional_special_tokens":"a"})", "additional_special_tokens"},
+      {R"({"extra_special_tokens":[5]})", "extra_special_tokens"},
+      {R"({"split_special_tokens":true})", "split_special_tokens"},
+      {"[]", "not a JSON object"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "LFS pointer"}};
+  for (const auto& [config, word] : kCases) {
+    EXPECT_NE(ids_with(config, "a").find(word), std::string::npos) << config << ": " << ids_with(config, "a");
+  }
+  for (const char* config : {R"({"bos_token":null,"additional_special_tokens":null,"extra_special_tokens":{}})",
+                             R"({"added_tokens_decoder":{},"split_special_tokens":false,"add_bos_token":false})"}) {
+    EXPECT_EQ(ids_with(config, "a"), ids_with("{}", "a"));
+  }
+}
+
+TEST(TextAssets, WhatLiesInPlaceOfATokenizerIsNamed) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "LFS pointer"},
+      {"<!DOCTYPE html><html></html>", "web page"},
+      {"", "empty"}};
+  for (const auto& [content, word] : kCases) {
+    text_test::TemporaryFolder folder;
+    folder.write("tokenizer.json", content);
+    const auto assets = load_text_assets(folder.path());
+    ASSERT_FALSE(assets.ok());
+    EXPECT_NE(assets.error().message.find(word), std::string::npos) << assets.error().message;
+  }
+  text_test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "tokenizer.json");
+  EXPECT_NE(load_text_assets(folder.path()).error().message.find("not a regular file"), std::string::npos);
+}
+
 TEST(TextAssets, UnknownPreTokenizerIsRefusedByName) {
   GgufVocabulary vocabulary;
   vocabulary.model = "gpt2";

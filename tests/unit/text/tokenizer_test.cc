@@ -80,6 +80,14 @@ TEST(Tokenizer, CHAT_16_LiteralSpecialTextHasNoSpecialIds) {
   }
 }
 
+TEST(Tokenizer, IdsFarBeyondAnyVocabularyAreRefused) {
+  Json json = text_test::read_json(text_test::golden("models/llama/tokenizer.json"));
+  for (const uint32_t id : {1u << 24, 4'000'000'000u, UINT32_MAX}) {
+    json["model"]["vocab"]["zzz"] = id;
+    EXPECT_FALSE(Tokenizer::from_json(json.dump()).ok()) << id;
+  }
+}
+
 TEST(Tokenizer, BadInputIsAnErrorNotACrash) {
   for (const std::string json : {"", "{}", "[1]", "{\"model\": 1}", "nul", "\xff"}) {
     EXPECT_FALSE(Tokenizer::from_json(json).ok()) << json;
