@@ -1,8 +1,11 @@
 #include "sampling/row.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 namespace quire {
 
@@ -19,6 +22,13 @@ bool LogitsRow::usable(const ops::RowStatistics& statistics) {
 LogitsRow::LogitsRow(std::span<float> values) : index_(0) { mend_in_place(values); }
 
 void LogitsRow::mend() {
+  static std::once_flag said;
+  std::call_once(said, [] {
+    spdlog::warn(
+        "The model's scores are not finite numbers, so that its tokens mean nothing; its weights may be damaged, or "
+        "too "
+        "large for --dtype float16");
+  });
   mended_.resize(static_cast<size_t>(logits_.cols()));
   ops::copy_row_to_host(context_, logits_, index_, mended_);
   mend_in_place(mended_);

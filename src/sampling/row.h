@@ -14,7 +14,7 @@ namespace quire {
 
 /// A row and its statistics. A row whose numbers do not make a distribution (a NaN, +inf, or nothing but -inf) is
 /// copied to the host and mended: NaN counts as -inf, +inf as the largest float, so that every row gives a defined
-/// token and the request goes on.
+/// token and the request goes on; the log says it once.
 class LogitsRow {
  public:
   /// `statistics` is the row's entry of ops::row_statistics. The tensor must outlive this.

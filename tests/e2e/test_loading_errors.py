@@ -5,8 +5,9 @@ import shutil
 import struct
 
 import pytest
+import requests
 
-from conftest import MODELS, run_quire
+from conftest import MODELS, run_quire, running
 from safetensors_files import read_tensors, write_tensors
 
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
@@ -164,6 +165,18 @@ def test_a_tensor_of_integers(folder):
     edit_tensors(folder, as_integers)
     sentence = refusal(folder)
     assert Q_PROJ in sentence and "I8" in sentence
+
+
+def test_weights_that_are_no_numbers_are_told_of(folder):
+    """The file is sound, so it is served; but nobody should look for the fault in the prompt."""
+    edit_tensors(folder, lambda tensors: tensors.update({Q_PROJ: (*tensors[Q_PROJ][:2], b"\xff" * len(tensors[Q_PROJ][2]))}))
+    with running(folder) as server:
+        assert not any("finite" in line for line in server.log)
+        for _ in range(2):
+            answer = requests.post(server.url + "/v1/completions", json={"prompt": [5, 6], "max_tokens": 2, "logprobs": 1}, timeout=30)
+            assert answer.status_code == 200
+            json.loads(answer.text, parse_constant=lambda name: pytest.fail(name))
+        assert sum("not finite numbers" in line for line in server.log) == 1
 
 
 def test_a_config_that_is_no_json(folder):
