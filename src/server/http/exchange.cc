@@ -7,7 +7,7 @@
 
 namespace quire {
 
-Exchange::Exchange(Framing framing, std::function<void()> wake) : framing_(framing), wake_(std::move(wake)) {
+Exchange::Exchange(Framing framing, std::function<void()> wake) : framing_(std::move(framing)), wake_(std::move(wake)) {
   close_ = !framing_.keep_alive;
 }
 
