@@ -32,10 +32,11 @@ for package in "${packages[@]}"; do
   installed "$package" || missing+=("$package")
 done
 
-# Rust 1.80 or newer: what is on the path, else Debian's cargo-web, else the distribution's own.
+# Rust 1.80 or newer: what is on the path, else Debian's cargo-web, else Ubuntu's in a folder of its own, else the
+# distribution's own. cmake/QuireRust.cmake looks in the same places.
 cargo_is_new_enough() {
   local cargo
-  for cargo in "$(command -v cargo || true)" "$HOME/.cargo/bin/cargo"; do
+  for cargo in "$(command -v cargo || true)" "$HOME/.cargo/bin/cargo" /usr/lib/rust-*/bin/cargo; do
     [ -n "$cargo" ] && [ -x "$cargo" ] || continue
     local minor
     minor=$("$cargo" --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
