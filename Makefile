@@ -8,7 +8,9 @@ build:
 test:
 	./test
 
-unit: build
+unit:
+	scripts/setup.sh --test
+	scripts/build.sh all
 	ctest --test-dir build --output-on-failure --parallel 2
 
 bench: build
@@ -16,15 +18,18 @@ bench: build
 	model=$$(scripts/demo_model.sh) && build/bin/quire bench latency --model $$model --input-len 512 --output-len 64
 
 format:
+	scripts/setup.sh --develop
 	git ls-files '*.h' '*.cc' | xargs clang-format-16 -i
 
 tidy: build
+	scripts/setup.sh --develop
 	git ls-files 'src/*.cc' | grep -v /kernels/ | xargs -P 2 -n 4 clang-tidy-16 -p build --quiet
 
 asan tsan:
 	scripts/sanitizer_test.sh $@ all
 
 fuzz:
+	scripts/setup.sh --develop
 	cmake --preset fuzz && cmake --build build-fuzz --target fuzzers
 	tests/fuzz/run.sh build-fuzz $${SECONDS_EACH:-60}
 

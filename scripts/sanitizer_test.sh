@@ -14,6 +14,7 @@ case "$preset" in
   *) echo "usage: $0 asan|tsan [all]" >&2; exit 2 ;;
 esac
 if [ "${2:-}" = all ]; then targets+=("${more[@]}"); fi
+scripts/setup.sh --test
 cmake --preset "$preset" >/dev/null
 cmake --build "build-$preset" --target "${targets[@]}"
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1

@@ -58,6 +58,7 @@ struct LLMOptions {
   std::string model;                       ///< a Hugging Face folder or a .gguf file
   std::string tokenizer;                   ///< where to read the tokenizer from; empty: from the model
   std::string chat_template;               ///< a path or the template's text; empty: the model's own
+  std::string generation_config = "auto";  ///< auto: the model's own sampling defaults; vllm: none from there
   std::vector<std::string> model_plugins;  ///< libraries with models, each a path or ARCHITECTURE=PATH
   std::string ignore_unexpected_weights;   ///< tensors that match and no model takes are passed over; empty: none
   std::string dtype = "auto";              ///< auto, float32, bfloat16, float16: how unquantized weights are stored

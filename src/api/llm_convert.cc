@@ -87,6 +87,12 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   EngineConfig config;
   config.offline = true;
   config.model = options.model;
+  if (options.generation_config != "auto" && options.generation_config != "vllm") {
+    return invalid_argument(
+        fmt::format("generation_config is '{}', but must be auto or vllm.", options.generation_config),
+        "generation_config");
+  }
+  config.use_generation_config = options.generation_config == "auto";
   config.model_plugins = options.model_plugins;
   config.ignore_unexpected_weights = options.ignore_unexpected_weights;
   QUIRE_RETURN_IF_ERROR(parse_dtype(options.dtype, "dtype", config.dtype));

@@ -1,6 +1,9 @@
 // Sampling parameters through the public C++ API, on a small real model.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "quire/llm.h"
@@ -36,6 +39,43 @@ class LlmSampling : public testing::Test {
   static inline std::unique_ptr<LLM> llm;
   static inline const LLM::Prompt kPrompt{std::vector<int32_t>{5, 9, 44, 17, 300, 21}};
 };
+
+/// A copy of the small model whose generation_config.json is another.
+class LlmDefaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "quire-llm-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    for (const auto& file : std::filesystem::directory_iterator(QUIRE_TESTS_DIR "/golden/models/llama")) {
+      if (file.is_regular_file()) std::filesystem::copy_file(file, folder_ / file.path().filename());
+    }
+    std::ofstream(folder_ / "generation_config.json") << R"({"temperature":0.25,"top_k":7,"eos_token_id":[2,9]})";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  Expected<LLM> create(const std::string& generation_config) const {
+    LLMOptions options;
+    options.model = folder_.string();
+    options.generation_config = generation_config;
+    options.kv_cache_memory_bytes = 64 << 20;
+    options.threads = 1;
+    return LLM::create(options);
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(LlmDefaults, ComeFromTheModelUnlessLeftOut) {
+  const Expected<LLM> own = create("auto");
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EQ(own->get_default_sampling_params().temperature, 0.25);
+  EXPECT_EQ(own->get_default_sampling_params().top_k, 7);
+  const Expected<LLM> usual = create("vllm");
+  ASSERT_TRUE(usual) << usual.error().message;
+  EXPECT_EQ(usual->get_default_sampling_params().temperature, SamplingParams().temperature);
+  EXPECT_EQ(usual->get_default_sampling_params().top_k, SamplingParams().top_k);
+  const Expected<LLM> refused = create("mine");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "generation_config");
+}
 
 SamplingParams sampled(int64_t n) {
   SamplingParams params;
