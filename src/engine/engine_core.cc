@@ -196,10 +196,10 @@ bool EngineCore::recover_if_failed() {
   if (!failure) return false;
   spdlog::error("{}", failure->message);
   const double begin = steady_seconds();
+  const int64_t requests = scheduler_.running_count();
   if (const Status status = executor_->recover(); !status.ok()) throw CheckFailure(status.error().message);
   scheduler_.start_over();
-  spdlog::info("Started again after {:.2f} s; {} requests are recomputed", steady_seconds() - begin,
-               scheduler_.running_count());
+  spdlog::info("Started again after {:.2f} s; {} requests are recomputed", steady_seconds() - begin, requests);
   return true;
 }
 

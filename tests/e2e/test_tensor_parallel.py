@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -209,19 +210,32 @@ FAULTS_FLAGS = ["--dtype", "float32", "--enable-lora", "--lora-modules", f"a={MO
                 "--served-model-name", "m"]
 
 
-@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
-def test_tp_06_streams_go_on_after_a_rank_has_failed(sig):
+def leave_no_memory(server):
+    """Rank 1 can take no more from now on, and a prompt longer than all before needs more."""
+    resource.prlimit(ranks_of(server)[0], resource.RLIMIT_AS, (4096, 4096))
+    ask(server, [5 + i % 90 for i in range(900)], model="a", max_tokens=4)
+
+
+HARM = {"killed": lambda server: os.kill(ranks_of(server)[0], signal.SIGKILL),
+        "stopped": lambda server: os.kill(ranks_of(server)[0], signal.SIGSTOP),
+        "out of memory": leave_no_memory}
+
+
+def test_tp_06_streams_go_on_after_a_rank_has_failed():
     with running(MODELS / "llama", "-tp", "2", *FAULTS_FLAGS) as server:
-        expected = streams_of(server, 16, 500, ["m", "a"])()
-        finish = streams_of(server, 16, 500, ["m", "a"])
-        pids = ranks_of(server)
-        os.kill(pids[0], sig)
-        assert finish() == expected
-        wait_until_gone(pids)
-        assert len(ranks_of(server)) == 1
-        assert requests.get(server.url + "/health", timeout=10).status_code == 200
-        assert streams_of(server, 2, 20, ["a"])()
-        assert "rank 1" in "".join(server.log)
+        expected = streams_of(server, 16, 700, ["m", "a"])()
+        for way, harm in HARM.items():
+            before = len(server.log)
+            finish = streams_of(server, 16, 700, ["m", "a"])
+            pids = ranks_of(server)
+            harm(server)
+            assert finish() == expected, way
+            wait_until_gone(pids)
+            assert len(ranks_of(server)) == 1
+            assert requests.get(server.url + "/health", timeout=10).status_code == 200
+            log = "".join(server.log[before:])
+            assert "rank 1" in log and re.search("; 1[0-9] requests are recomputed", log), log
+            assert ("there is not enough memory" in log) == (way == "out of memory")
         assert server.stop() == 0
 
 

@@ -31,7 +31,8 @@ RankLauncherOptions launch(int ranks, const std::string& program) {
 
 bool is_running(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::string text;
+  std::getline(file, text);  // fails, and does not throw, where the process ends meanwhile
   const size_t name_end = text.rfind(')');
   return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }
