@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <utility>
 
 #include "models/llama.h"
@@ -15,6 +16,15 @@
 namespace quire {
 
 namespace {
+
+struct BuiltIn {
+  const char* architecture;
+  ModelFactory factory;
+  std::optional<ArchitectureConfig> config;
+};
+
+// Made when the program starts: checkpoints are opened, and their config.json judged, before anybody asks for a model.
+[[maybe_unused]] const ModelRegistry& made_at_start = ModelRegistry::instance();
 
 /// The factory, with what it throws as an Error.
 ModelFactory guarded(const std::string& architecture, const std::string& library, ModelFactory factory) {
@@ -41,13 +51,17 @@ ModelFactory guarded(const std::string& architecture, const std::string& library
 }  // namespace
 
 ModelRegistry::ModelRegistry() {
-  const std::pair<const char*, ModelFactory> built_in[] = {
-      {"LlamaForCausalLM", make_llama},
-      {"MistralForCausalLM", make_mistral},
-      {"Qwen2ForCausalLM", make_qwen2},
-      {"Qwen3ForCausalLM", make_qwen3},
+  // A third value declares what config.json may hold, where model_family.cc has no row for it.
+  const BuiltIn built_in[] = {
+      {"LlamaForCausalLM", make_llama, {}},
+      {"MistralForCausalLM", make_mistral, {}},
+      {"Qwen2ForCausalLM", make_qwen2, {}},
+      {"Qwen3ForCausalLM", make_qwen3, {}},
   };
-  for (const auto& [architecture, factory] : built_in) entries_[architecture] = {factory, "", true};
+  for (const BuiltIn& model : built_in) {
+    entries_[model.architecture] = {model.factory, "", true};
+    if (model.config) ArchitectureConfigs::instance().declare(model.architecture, *model.config);
+  }
   ArchitectureConfigs::instance().set_resolver(
       [this](const std::string& architecture) { return resolve(architecture); });
 }

@@ -29,4 +29,12 @@ void add(OpContext& context, const Tensor& y, Tensor& x) {
   }
 }
 
+void scale(OpContext& context, float factor, Tensor& x) {
+  QUIRE_CHECK(is_float(x, x.rows(), x.cols()));
+  switch (context.device.type) {
+    case DeviceType::kCpu:
+      cpu::scale(cpu::kernels(), context, factor, x);
+  }
+}
+
 }  // namespace quire::ops

@@ -1,4 +1,4 @@
-// The activations of the feed-forward layers.
+// The activations of the feed-forward layers, and elementwise arithmetic.
 #pragma once
 
 #include "base/api.h"
@@ -17,5 +17,8 @@ QUIRE_API void activation(OpContext& context, Activation activation, const Tenso
 
 /// x += y, elementwise. Both [rows, n] float32.
 QUIRE_API void add(OpContext& context, const Tensor& y, Tensor& x);
+
+/// x *= factor. [rows, n] float32.
+QUIRE_API void scale(OpContext& context, float factor, Tensor& x);
 
 }  // namespace quire::ops

@@ -46,4 +46,8 @@ void add(const KernelTable& table, OpContext& context, const Tensor& y, Tensor& 
            [&](int64_t row) { table.rows->add(y.row<float>(row), x.cols(), x.row<float>(row)); });
 }
 
+void scale(const KernelTable& table, OpContext& context, float factor, Tensor& x) {
+  for_rows(context, x.rows(), x.cols(), [&](int64_t row) { table.rows->scale(factor, x.cols(), x.row<float>(row)); });
+}
+
 }  // namespace quire::ops::cpu

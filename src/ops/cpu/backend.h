@@ -33,6 +33,7 @@ void gated_activation(const KernelTable& table, OpContext& context, Activation a
                       Tensor& out);
 void activation(const KernelTable& table, OpContext& context, Activation activation, const Tensor& x, Tensor& out);
 void add(const KernelTable& table, OpContext& context, const Tensor& y, Tensor& x);
+void scale(const KernelTable& table, OpContext& context, float factor, Tensor& x);
 
 void row_statistics(const KernelTable& table, OpContext& context, const Tensor& logits, std::span<RowStatistics> out);
 std::vector<TokenValue> top_logits(const KernelTable& table, const Tensor& logits, int64_t row, int64_t count);

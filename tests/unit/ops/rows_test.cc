@@ -59,6 +59,21 @@ TEST(RmsNorm, AddsTheResidualFirstAndMayWorkInPlace) {
   }
 }
 
+TEST(Scale, MultipliesEachValueOnce) {
+  std::mt19937 random(4);
+  for (const int64_t n : kSizes) {
+    const Tensor x = random_tensor(3, n, random, 3.0f, 5);
+    for (const cpu::KernelTable* table : available_tables()) {
+      TestContext context;
+      Tensor scaled = copy_of(x);
+      cpu::scale(*table, context.get(), 0.22f, scaled);
+      for (int64_t row = 0; row < 3; ++row) {
+        for (int64_t i = 0; i < n; ++i) EXPECT_EQ(scaled.row<float>(row)[i], x.row<float>(row)[i] * 0.22f);
+      }
+    }
+  }
+}
+
 TEST(RmsNorm, OfHeadsNormsEachByItself) {
   std::mt19937 random(3);
   const Tensor x = random_tensor(4, 3 * 20, random, 2.0f, 11);

@@ -109,6 +109,13 @@ void add_rows(const float* y, int64_t n, float* x) {
   for (; i < n; ++i) x[i] += y[i];
 }
 
+void scale_row(float factor, int64_t n, float* x) {
+  const Vec factors = set1(factor);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(x + i, mul(load(x + i), factors));
+  for (; i < n; ++i) x[i] *= factor;
+}
+
 QUIRE_INLINE void rotate_vectors(Vec cosine, Vec sine, Vec first, Vec second, Vec& out_first, Vec& out_second) {
   out_first = sub(mul(first, cosine), mul(second, sine));
   out_second = add(mul(second, cosine), mul(first, sine));
@@ -229,7 +236,7 @@ int64_t count_larger(const float* x, int64_t n, float value) {
 }  // namespace
 
 extern const RowKernels row_kernels;
-const RowKernels row_kernels = {rms_norm,        layer_norm,  add_rows,     rotate,      gated<Silu>, gated<Gelu>,
-                                gated<GeluTanh>, gated<Relu>, logits_block, find_larger, count_larger};
+const RowKernels row_kernels = {rms_norm,    layer_norm,      add_rows,    scale_row,    rotate,      gated<Silu>,
+                                gated<Gelu>, gated<GeluTanh>, gated<Relu>, logits_block, find_larger, count_larger};
 
 }  // namespace quire::ops::cpu::QUIRE_ISA

@@ -19,6 +19,8 @@ struct RowKernels {
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, int64_t n, float* out);
   /// x += y.
   void (*add)(const float* y, int64_t n, float* x);
+  /// x *= factor.
+  void (*scale)(float factor, int64_t n, float* x);
   /// Rotates x[i] and x[half + i] by the angle whose cosine and sine are cosines[i] and sines[i].
   void (*rotate)(const float* cosines, const float* sines, int64_t half, float* x);
 
