@@ -82,6 +82,9 @@ Result<std::unique_ptr<AsyncLlm>> AsyncLlm::create(const EngineConfig& config, c
     return Error{ErrorKind::kUnavailable, fmt::format("There is not enough memory to load {}.", config.model), "model"};
   } catch (const std::exception& error) {
     return internal_error(fmt::format("Loading {} failed: {}.", config.model, error.what()));
+  } catch (...) {
+    return internal_error(
+        fmt::format("Loading {} failed: something was thrown that is no std::exception.", config.model));
   }
 }
 

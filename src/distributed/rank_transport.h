@@ -22,8 +22,9 @@ class RankTransport {
   virtual Result<std::unique_ptr<Communicator>> create_communicator(const std::string& name,
                                                                     const std::vector<std::vector<int>>& groups) = 0;
 
-  /// Ends the waits of this rank, and of all that can be told, with an Error that gives the reason. From any thread.
-  virtual void abort(std::string_view reason) = 0;
+  /// Ends the waits of this rank, and of all that can be told, with an Error that gives the reason; on one machine also
+  /// its kind. From any thread.
+  virtual void abort(const Error& reason) = 0;
 
   /// The ranks whose processes may run on the same CPUs as this one, itself among them, where processes have CPUs of
   /// their own; else just this one.
@@ -45,7 +46,7 @@ class SelfTransport final : public RankTransport {
   int world_size() const override { return 1; }
   Result<std::unique_ptr<Communicator>> create_communicator(const std::string& name,
                                                             const std::vector<std::vector<int>>& groups) override;
-  void abort(std::string_view) override {}
+  void abort(const Error&) override {}
 };
 
 }  // namespace quire

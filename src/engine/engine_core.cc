@@ -128,10 +128,12 @@ int64_t EngineCore::step() {
   const double executed = steady_seconds();
   if (status.ok()) {
     book_results();
-  } else if (recover_if_failed()) {
-    return 0;
   } else {
-    fail_step(status.error());
+    // A rank that is lost costs no request; a fault of the computation would only come again.
+    const std::optional<Error> failure = executor_->failure();
+    const bool lost = failure && failure->kind != ErrorKind::kInternal;
+    if (!lost) fail_step(status.error());
+    if (recover_if_failed()) return 0;
   }
   if (config_.check_integrity_every_step) check_integrity();
   ++stats_.steps;

@@ -37,7 +37,8 @@ class Executor {
   /// Of each rank, between two steps, for the thread that runs them. None where there is one rank.
   virtual std::vector<RankTimes> rank_times() { return {}; }
 
-  /// Why no step can succeed any more, once that is so. From any thread.
+  /// Why no step can succeed any more, once that is so: kInternal where the step's own computation failed, another kind
+  /// where a rank was lost. From any thread.
   virtual std::optional<Error> failure() const { return std::nullopt; }
   /// After a failure: makes steps possible again, with all adapters, but with nothing in the cache. An Error where that
   /// cannot be done.

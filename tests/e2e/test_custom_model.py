@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import requests
 
 from conftest import ROOT, binary, run_quire, running
 from mpi_jobs import mpirun, needs_mpi
@@ -223,10 +224,36 @@ def test_unexpected_weights_are_refused_unless_they_are_ignored_knowingly(plugin
         "AllRows": ["AllRows", "hidden states of shape"],
         "WrongLogits": ["WrongLogits", "logits of shape"],
         "NoAttention": ["NoAttention", "no attention layer"],
+        "NoHeads": ["NoHeads", "without heads"],
+        "ThrowsInSpecs": ["no std::exception"],
+        "ThrowsInNames": ["no luck with the names"],
+        "NoTensor": ["NoTensor", "hidden states of shape [0, 0]"],
+        "ThrowsInLogits": ["ThrowsInLogits", "first tokens", "no luck with the logits"],
+        "ThrowsInNoexcept": ["noexcept", "no luck at all"],
     }.items(),
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_a_wrong_model_is_a_sentence_at_load(faults, folder, fault, words):
+    choose_fault(folder, fault)
+    for flags in ((), ("-tp", "2")):
+        sentence = refusal(folder, "--model-plugin", faults, *flags)
+        assert all(word in sentence for word in words), sentence
+
+
+def test_a_step_that_the_model_breaks_costs_only_its_requests(faults, folder):
+    """Over ranks too, however often."""
+    choose_fault(folder, "ThrowsForLongPrompts")
+    flags = ("--model-plugin", str(faults), "--kv-cache-memory-bytes", "64M")
+    with running(folder, *flags) as alone, running(folder, *flags, "-tp", "2") as divided:
+        for server in (alone, divided):
+            for _ in range(5):
+                answers = [requests.post(server.url + "/v1/completions", json={"prompt": [5] * tokens, "max_tokens": 2},
+                                         timeout=60) for tokens in (50, 3)]
+                assert [answer.status_code for answer in answers] == [500, 200]
+                assert "the prompt is too long for me" in answers[0].text
+
+
+def choose_fault(folder: Path, fault: str) -> None:
     edit_config(folder, architectures=[fault], model_type="", num_hidden_layers=1, head_dim=16)
     config = json.loads((folder / "config.json").read_text())
     for own in ("layer_norm_eps", "use_qkv_bias", "use_parallel_residual", "partial_rotary_factor", "rope_parameters"):
@@ -234,8 +261,6 @@ def test_a_wrong_model_is_a_sentence_at_load(faults, folder, fault, words):
     (folder / "config.json").write_text(json.dumps(config))
     path = folder / "model.safetensors"
     write_tensors(path, {name: tensor for name, tensor in read_tensors(path).items() if ".layers." not in name})
-    sentence = refusal(folder, "--model-plugin", faults)
-    assert all(word in sentence for word in words), sentence
 
 
 def test_replacing_a_built_in_model_is_logged(faults):
@@ -243,6 +268,8 @@ def test_replacing_a_built_in_model_is_logged(faults):
     answer = run_quire("serve", model, "--port", "0", "--model-plugin", faults)
     assert "does not like its config" in answer.stderr.splitlines()[-1]
     assert any("LlamaForCausalLM (built in) is replaced" in line for line in answer.stderr.splitlines())
+    # A plugin that registers a name twice is told so, and its last one counts.
+    assert any("Refuses" in line and "is replaced" in line for line in answer.stderr.splitlines())
 
 
 def test_a_file_that_is_no_plugin_is_refused(tmp_path, plugin):
@@ -274,6 +301,14 @@ def test_another_abi_is_refused_before_any_code_of_the_plugin_runs(tmp_path, plu
     for library, version in ((changed, "quire 9"), (trap, "quire 9.9.9")):
         sentence = refusal(EXAMPLE / "checkpoint", "--model-plugin", library)
         assert f"was built for {version}" in sentence and "this is quire " in sentence and "headers" in sentence
+
+
+def test_a_plugin_of_another_standard_library_mode_or_without_models_is_refused(installed, tmp_path):
+    (tmp_path / "none.cc").write_text("#include <quire/plugin.h>\nQUIRE_PLUGIN() {}\n")
+    for flags, words in ((["-D_GLIBCXX_DEBUG"], "in debug mode, but this is quire "), (["-O3", "-DNDEBUG"], "registers no model")):
+        run(compiler(), "-std=c++20", "-fPIC", "-shared", *flags, f"-I{installed / 'include'}", tmp_path / "none.cc", "-o",
+            tmp_path / "none.so")
+        assert words in refusal(EXAMPLE / "checkpoint", "--model-plugin", tmp_path / "none.so")
 
 
 def test_a_library_that_registers_nothing_is_refused_for_the_name_it_is_given(plugin, folder):

@@ -375,6 +375,13 @@ def test_ranks_that_mpirun_starts_give_the_same_bits():
     under_mpi = run_quire(*flags, "-tp", "2", under=mpirun("2"))
     assert under_mpi.returncode == 0, under_mpi.stderr
     assert under_mpi.stdout == divided.stdout
-    wrong = run_quire(*flags, "-tp", "3", under=mpirun("2"))
-    assert wrong.returncode != 0
-    assert "the MPI job has 2 ranks, but --tensor-parallel-size 3" in wrong.stderr
+
+
+@needs_mpi
+def test_ranks_end_with_the_launcher_of_their_job():
+    with running(MODELS / "llama", "-tp", "2", under=mpirun("2")) as job:
+        pids = ranks_of(job)
+        assert len(pids) == 2
+        begin_streams(job)
+        job.process.kill()
+        wait_until_gone(pids)

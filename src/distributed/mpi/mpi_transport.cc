@@ -31,7 +31,7 @@ Result<std::unique_ptr<MpiTransport>> MpiTransport::create(std::function<void(co
   std::unique_ptr<MpiTransport> transport(new MpiTransport(*mpi));
   const Status status = transport->meet(std::move(on_loss));
   if (status.ok()) return transport;
-  transport->abort(status.error().message);
+  transport->abort(status.error());
   return status.error();
 }
 

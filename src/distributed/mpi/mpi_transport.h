@@ -29,7 +29,7 @@ class MpiTransport final : public RankTransport {
   int world_size() const override { return mpi_.size(); }
   Result<std::unique_ptr<Communicator>> create_communicator(const std::string& name,
                                                             const std::vector<std::vector<int>>& groups) override;
-  void abort(std::string_view reason) override { abort_->set(reason); }
+  void abort(const Error& reason) override { abort_->set(reason.message); }
   std::vector<int> ranks_of_same_cpus() const override { return machines_.same_cpus; }
 
   /// "4 ranks on 2 machines, which meet over MPI, and inside a machine in shared memory", for the log.

@@ -44,7 +44,10 @@ struct SharedSegment::Header {
   char build[128];
   alignas(128) std::atomic<uint32_t> aborts;  ///< how many began to say why
   std::atomic<uint32_t> aborted;              ///< the number of the first reason that was said to its end, from 1
-  char abort_reasons[kAbortReasons][480];
+  struct {
+    char text[480];
+    ErrorKind kind;
+  } abort_reasons[kAbortReasons];
 };
 
 struct SharedSegment::Layout {
@@ -188,15 +191,16 @@ Status SharedSegment::join(int rank) {
 
 // Each writes where nobody else does, and the first to have finished is heard: a process that is killed while it writes
 // must not silence the others.
-void SharedSegment::abort(std::string_view reason) {
+void SharedSegment::abort(std::string_view reason, ErrorKind kind) {
   Header& head = header();
   if (aborted()) return;
   const uint32_t index = head.aborts.fetch_add(1);
   if (index < kAbortReasons) {
-    char* const place = head.abort_reasons[index];
-    const size_t length = std::min(reason.size(), sizeof(head.abort_reasons[index]) - 1);
-    std::memcpy(place, reason.data(), length);
-    place[length] = '\0';
+    auto& own = head.abort_reasons[index];
+    const size_t length = std::min(reason.size(), sizeof(own.text) - 1);
+    std::memcpy(own.text, reason.data(), length);
+    own.text[length] = '\0';
+    own.kind = kind;
   }
   uint32_t none = 0;
   head.aborted.compare_exchange_strong(none, index + 1, std::memory_order_release);
@@ -207,7 +211,12 @@ bool SharedSegment::aborted() const { return header().aborted.load(std::memory_o
 std::string SharedSegment::abort_reason() const {
   const uint32_t number = header().aborted.load(std::memory_order_acquire);
   if (number == 0) return {};
-  return number <= kAbortReasons ? header().abort_reasons[number - 1] : "several ranks failed at once";
+  return number <= kAbortReasons ? header().abort_reasons[number - 1].text : "several ranks failed at once";
+}
+
+ErrorKind SharedSegment::abort_kind() const {
+  const uint32_t number = header().aborted.load(std::memory_order_acquire);
+  return number > 0 && number <= kAbortReasons ? header().abort_reasons[number - 1].kind : ErrorKind::kUnavailable;
 }
 
 }  // namespace quire

@@ -83,12 +83,13 @@ class SharedSegment {
   /// Enters this process as `rank`; refused where another has done so.
   Status join(int rank);
 
-  /// Ends all waits of all ranks with `reason`. Only the first reason is kept. Holds also where another process was
-  /// killed within the same call.
-  void abort(std::string_view reason);
+  /// Ends all waits of all ranks with an Error of that kind that gives the reason. Only the first reason is kept. Holds
+  /// also where another process was killed within the same call.
+  void abort(std::string_view reason, ErrorKind kind = ErrorKind::kUnavailable);
   bool aborted() const;
   /// Empty until abort() has been called.
   std::string abort_reason() const;
+  ErrorKind abort_kind() const;
 
  private:
   struct Header;

@@ -17,7 +17,7 @@ class ShmTransport final : public RankTransport {
   /// Takes a channel of the segment for good; an Error when none is left.
   Result<std::unique_ptr<Communicator>> create_communicator(const std::string& name,
                                                             const std::vector<std::vector<int>>& groups) override;
-  void abort(std::string_view reason) override { segment_->abort(reason); }
+  void abort(const Error& reason) override { segment_->abort(reason.message, reason.kind); }
 
   SharedSegment& segment() const { return *segment_; }
 

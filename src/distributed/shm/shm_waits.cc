@@ -10,8 +10,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr int kPollsPerLook = 64;
 
-Error broken_off(const std::string& place, const std::string& reason) {
-  return {ErrorKind::kUnavailable, place + " was broken off: " + reason, {}};
+Error broken_off(const std::string& place, const SharedSegment& segment) {
+  return {segment.abort_kind(), place + " was broken off: " + segment.abort_reason(), {}};
 }
 
 }  // namespace
@@ -32,11 +32,11 @@ Status ShmCommunicator::wait_long(SharedCounter& counter, uint32_t target, int p
         if (counter.reached(target)) return {};
         spin_pause();
       }
-      if (segment_->aborted()) return broken_off(place(), segment_->abort_reason());
+      if (segment_->aborted()) return broken_off(place(), *segment_);
     } while (std::chrono::steady_clock::now() < end);
   }
   while (!counter.reached(target)) {
-    if (segment_->aborted()) return broken_off(place(), segment_->abort_reason());
+    if (segment_->aborted()) return broken_off(place(), *segment_);
     std::chrono::nanoseconds longest = kTick;
     if (deadline()) {
       const std::chrono::nanoseconds left = *deadline() - std::chrono::steady_clock::now();

@@ -27,7 +27,7 @@ class MultiRankExecutor final : public Executor {
 
   ~MultiRankExecutor() override {
     const bool told = ready_ && !failure() && tell_end();
-    if (!told && groups_ != nullptr) groups_->state.transport().abort("rank 0 ends");
+    if (!told && groups_ != nullptr) groups_->state.transport().abort({ErrorKind::kUnavailable, "rank 0 ends", {}});
     host_->stop(told ? kTimeToEnd : std::chrono::seconds(0));
   }
 
@@ -45,6 +45,9 @@ class MultiRankExecutor final : public Executor {
       return status;
     } catch (const std::exception& error) {
       fail(internal_error(error.what()));
+      throw;
+    } catch (...) {
+      fail(internal_error("the model threw something that is no std::exception"));
       throw;
     }
   }
@@ -91,7 +94,7 @@ class MultiRankExecutor final : public Executor {
 
   /// The ranks no longer agree on where they are: none may wait for another.
   void fail(const Error& error) {
-    groups_->state.transport().abort("rank 0: " + error.message);
+    groups_->state.transport().abort({error.kind, "rank 0: " + error.message, {}});
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = error;
   }
@@ -181,14 +184,18 @@ Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Check
   return loaded;
 }
 
+// A step that failed for what the model did has ended its requests, and may fail again with others: no rank is to
+// blame.
 Status MultiRankExecutor::check_restarts() {
+  const std::optional<Error> last = failure();
+  if (last && last->kind == ErrorKind::kInternal) return {};
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(restarts_, [&](auto time) { return now - time > kRestartWindow; });
   if (restarts_.size() >= max_restarts_) {
     return Error{
         ErrorKind::kUnavailable,
         fmt::format("the ranks have failed {} times within {} minutes (--max-rank-restarts {}), lastly: {}",
-                    restarts_.size() + 1, kRestartWindow.count(), max_restarts_, failure().value_or(Error()).message),
+                    restarts_.size() + 1, kRestartWindow.count(), max_restarts_, last.value_or(Error()).message),
         {}};
   }
   restarts_.push_back(now);
@@ -199,7 +206,7 @@ Status MultiRankExecutor::check_restarts() {
 Status MultiRankExecutor::recover() {
   if (!host_->can_restart()) return failure().value_or(internal_error("no rank has failed"));
   QUIRE_RETURN_IF_ERROR(check_restarts());
-  groups_->state.transport().abort("the ranks are started again");
+  groups_->state.transport().abort({ErrorKind::kUnavailable, "the ranks are started again", {}});
   ready_ = false;
   {
     const std::unique_lock hold = adapters_->hold();

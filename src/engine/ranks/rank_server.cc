@@ -31,6 +31,8 @@ Status guarded(Function&& function) {
     return Error{ErrorKind::kUnavailable, "there is not enough memory", {}};
   } catch (const std::exception& error) {
     return internal_error(error.what());
+  } catch (...) {
+    return internal_error("the model threw something that is no std::exception");
   }
 }
 
@@ -49,7 +51,8 @@ class RankServer {
     worker_->pin_caller();
     Status status = obey();
     if (!status.ok()) {
-      groups_->state.transport().abort("rank " + std::to_string(world().rank()) + ": " + status.error().message);
+      groups_->state.transport().abort(
+          {status.error().kind, "rank " + std::to_string(world().rank()) + ": " + status.error().message, {}});
     }
     return status;
   }

@@ -20,6 +20,8 @@ class Faulty : public Model {
         head_(context, "lm_head", config.vocab_size, config.hidden_size) {}
 
   std::vector<KvCacheSpec> kv_cache_specs() const override {
+    if (fault_ == "ThrowsInSpecs") throw 7;
+    if (fault_ == "NoHeads") return {{KvCacheKind::kFullAttention, 0, 16, 16, 0}};
     if (fault_ == "NoAttention") return {};
     return {{KvCacheKind::kFullAttention, 1, 16, 16, 0}};
   }
@@ -29,10 +31,13 @@ class Faulty : public Model {
   }
   Tensor forward(ForwardBatch& batch) override {
     if (fault_ == "ThrowsInForward") throw 7;
+    if (fault_ == "ThrowsInNoexcept") throw_nowhere();
+    if (fault_ == "ThrowsForLongPrompts" && batch.tokens() > 40) throw std::runtime_error("the prompt is too long for me");
     Tensor hidden = batch.context->workspace->tensor(batch.tokens(), hidden_);
     embed_.forward(batch, hidden);
     if (fault_ == "WrongLayer") batch.kv_cache->layer(5);
     if (fault_ == "AllRows") return hidden;
+    if (fault_ == "NoTensor") return {};
     Tensor kept = batch.context->workspace->tensor(static_cast<int64_t>(batch.output_rows.size()), hidden_);
     ops::select_rows(*batch.context, hidden, batch.output_rows, kept);
     batch.narrow_to_output_rows();
@@ -40,11 +45,20 @@ class Faulty : public Model {
     return kept;
   }
   Tensor compute_logits(OpContext& context, const Tensor& hidden, std::span<const AdapterSegment> adapters) override {
+    if (fault_ == "ThrowsInLogits") throw std::runtime_error("no luck with the logits");
     const Tensor logits = head_.logits(context, hidden, adapters);
     return fault_ == "WrongLogits" ? logits.slice_cols(0, logits.cols() - 1) : logits;
   }
 
+  std::span<const StackedName> stacked_names() const override {
+    if (fault_ == "ThrowsInNames") throw std::runtime_error("no luck with the names");
+    return {};
+  }
+
  private:
+  static void throw_it() { throw std::runtime_error("no luck at all"); }
+  static void throw_nowhere() noexcept { throw_it(); }
+
   std::string fault_;
   int64_t hidden_;
   ParameterTable& parameters_;
@@ -66,8 +80,11 @@ ModelFactory make(const std::string& fault) {
 
 QUIRE_PLUGIN() {
   for (const char* fault : {"ThrowsInFactory", "GivesNothing", "Refuses", "WrongShape", "MissingWeight", "ThrowsInLoad",
-                            "ThrowsInForward", "WrongLayer", "AllRows", "WrongLogits", "NoAttention"}) {
+                            "ThrowsInForward", "WrongLayer", "AllRows", "WrongLogits", "NoAttention", "ThrowsInSpecs",
+                            "NoHeads", "ThrowsInNoexcept", "ThrowsForLongPrompts", "NoTensor", "ThrowsInLogits",
+                            "ThrowsInNames"}) {
     ModelRegistry::instance().register_model(fault, make(fault), {});
   }
+  ModelRegistry::instance().register_model("Refuses", make("Refuses"), {});
   ModelRegistry::instance().register_model("LlamaForCausalLM", make("Refuses"));
 }
