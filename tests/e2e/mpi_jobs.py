@@ -1,5 +1,6 @@
 """MPI jobs on this machine, and over hosts that are network namespaces of it with a link between them."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -38,11 +39,14 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
+_numbers = itertools.count()
+
+
 class Hosts:
     """Two hosts, a and b, whose only way to each other is one link."""
 
     def __init__(self, folder: Path):
-        mark = f"q{os.getpid() % 100000}"
+        mark = f"q{os.getpid() % 100000}n{next(_numbers)}"
         self.names = [mark + "a", mark + "b"]
         self.addresses = ["10.203.7.1", "10.203.7.2"]
         # What mpirun starts its daemon on the other host with, instead of ssh: HOST COMMAND...

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,11 @@ pytestmark = [needs_mpi, pytest.mark.skipif(why_not() is not None, reason=str(wh
 SECONDS_TO_END = 15  # of which the launcher takes four to notice and five to end what does not end by itself
 
 
-@pytest.mark.parametrize(("ranks_per_host", "sizes"), [(1, ("-tp", "2")), (2, ("-tp", "2", "-pp", "2")),
-                                                       (2, ("-tp", "4"))], ids=["tp2", "stage-per-host", "tp4"])
-def test_two_hosts_give_the_bits_of_one(tmp_path, ranks_per_host, sizes):
+def same_bits(folder, ranks_per_host, *sizes):
     command = ["complete", "--model", MODELS / "llama", "--dtype", "float32", "--max-tokens", "24", "-q", "abc", *sizes]
     alone = run_quire(*command)
     assert alone.returncode == 0, alone.stderr
-    with two_hosts(tmp_path) as hosts:
+    with two_hosts(folder) as hosts:
         apart = run_quire(*command, under=hosts.mpirun(ranks_per_host))
         assert apart.returncode == 0, apart.stderr
         assert apart.stdout == alone.stdout
@@ -94,9 +93,8 @@ def name_of(pid: int) -> str:
         return ""
 
 
-@pytest.mark.parametrize("busy", [True, False], ids=["streaming", "idle"])
-def test_a_link_that_drops_ends_the_job(tmp_path, busy):
-    with two_hosts(tmp_path) as hosts:
+def link_drops(folder, busy):
+    with two_hosts(folder) as hosts:
         job = Job(hosts)
         time.sleep(1)  # the launcher must have finished its own start, or it takes the loss for a failed one and may hang
         stream = job.stream() if busy else None
@@ -112,9 +110,8 @@ def test_a_link_that_drops_ends_the_job(tmp_path, busy):
             stream.wait(timeout=SECONDS_TO_END)
 
 
-@pytest.mark.parametrize("busy", [True, False], ids=["streaming", "idle"])
-def test_a_process_that_hangs_ends_the_job(tmp_path, busy):
-    with two_hosts(tmp_path) as hosts:
+def process_hangs(folder, busy):
+    with two_hosts(folder) as hosts:
         job = Job(hosts)
         stream = job.stream() if busy else None
         begin = time.monotonic()
@@ -126,9 +123,9 @@ def test_a_process_that_hangs_ends_the_job(tmp_path, busy):
             stream.wait(timeout=SECONDS_TO_END)
 
 
-def test_ranks_notice_by_themselves_that_the_link_has_dropped(tmp_path):
-    """Also where the launcher was not told to look after it."""
-    with two_hosts(tmp_path) as hosts:
+def link_drops_behind_the_launcher(folder):
+    """Ranks notice by themselves, also where the launcher was not told to look after the link."""
+    with two_hosts(folder) as hosts:
         job = Job(hosts, keepalive=())
         begin = time.monotonic()
         hosts.drop_link()
@@ -136,3 +133,28 @@ def test_ranks_notice_by_themselves_that_the_link_has_dropped(tmp_path):
         while [pid for pid in hosts.processes() if name_of(pid) == "quire"]:
             assert time.monotonic() - begin < SECONDS_TO_END, "orphans"
             time.sleep(0.1)
+
+
+# Each is a job on two hosts of its own and mostly waits, so they run beside one another.
+CASES = {
+    "same bits, tp 2": (same_bits, 1, "-tp", "2"),
+    "same bits, a stage for each host": (same_bits, 2, "-tp", "2", "-pp", "2"),
+    "same bits, tp 4": (same_bits, 2, "-tp", "4"),
+    "a link that drops ends the job, streaming": (link_drops, True),
+    "a link that drops ends the job, idle": (link_drops, False),
+    "a process that hangs ends the job, streaming": (process_hangs, True),
+    "a process that hangs ends the job, idle": (process_hangs, False),
+    "a link that drops is noticed without the launcher": (link_drops_behind_the_launcher,),
+}
+
+
+@pytest.fixture(scope="module")
+def running_cases(request, tmp_path_factory):
+    chosen = [item.callspec.params["case"] for item in request.session.items if item.module is request.module]
+    with ThreadPoolExecutor(4) as pool:
+        yield {case: pool.submit(CASES[case][0], tmp_path_factory.mktemp("hosts"), *CASES[case][1:]) for case in chosen}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_hosts(running_cases, case):
+    running_cases[case].result()
