@@ -57,6 +57,16 @@ DType most_common_dtype(const WeightSource& source) {
   return count("F16") > count("F32") ? DType::kFloat16 : DType::kFloat32;
 }
 
+/// Says so where the index lists other files than a model.safetensors that lies beside it: another program may read
+/// that.
+void warn_of_unlisted_file(const fs::path& folder, const WeightSource& weights) {
+  std::error_code ignored;
+  const fs::path single = folder / "model.safetensors";
+  const std::vector<fs::path> files = weights.files();
+  if (!fs::exists(single, ignored) || std::ranges::find(files, single) != files.end()) return;
+  spdlog::warn("{} is not read: model.safetensors.index.json beside it lists other files", single.string());
+}
+
 Result<Checkpoint> open_hugging_face(const fs::path& folder) {
   QUIRE_ASSIGN_OR_RETURN(JudgedConfig judged, judge_model_config_files(folder));
   QUIRE_RETURN_IF_ERROR(refuse_quantized_folder(folder));
@@ -72,6 +82,7 @@ Result<Checkpoint> open_hugging_face(const fs::path& folder) {
   for (const std::string& warning : judged.warnings) spdlog::warn("{}", warning);
   Checkpoint checkpoint{folder, false, std::move(judged.config), nullptr};
   QUIRE_ASSIGN_OR_RETURN(checkpoint.weights, open_safetensors_folder(folder));
+  warn_of_unlisted_file(folder, *checkpoint.weights);
   QUIRE_ASSIGN_OR_RETURN(const std::string head_warning, judge_tied_head(checkpoint));
   if (!head_warning.empty()) spdlog::warn("{}", head_warning);
   if (!judged.dtype_given) checkpoint.config.dtype = most_common_dtype(*checkpoint.weights);

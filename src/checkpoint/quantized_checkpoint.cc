@@ -21,6 +21,9 @@ Error refusal(const std::string& where, const json& settings, const std::string&
   std::string details;
   if (settings.is_object()) {
     if (const std::string given = text_of(settings, "quant_method"); !given.empty()) method = given;
+    if (method == "unknown" && (settings.contains("load_in_4bit") || settings.contains("load_in_8bit"))) {
+      method = "bitsandbytes";  // what older versions of it saved has no name
+    }
     for (const char* key : {"bits", "w_bit", "group_size", "q_group_size", "checkpoint_format", "format"}) {
       const std::string value = text_of(settings, key);
       if (value.empty() || value.size() > 40) continue;

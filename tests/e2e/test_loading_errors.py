@@ -88,6 +88,16 @@ def test_load_01_a_truncated_shard(tmp_path):
     assert shard.name in refusal(folder)
 
 
+def test_a_file_beside_the_index_is_told_of(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(MODELS / "llama", folder)
+    shutil.copy(MODELS / "qwen2" / "model.safetensors", folder)
+    with running(folder) as server:
+        assert any("model.safetensors is not read" in line for line in server.log)
+    with running(MODELS / "llama") as server:
+        assert not any("is not read" in line for line in server.log)
+
+
 @pytest.mark.parametrize("content, word", [
     ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "LFS pointer"),
     ("<!DOCTYPE html><html><body>Sign in</body></html>", "web page"),
@@ -107,9 +117,10 @@ def test_pickles_only(folder):
 @pytest.mark.parametrize("fields, words", [
     ({"quantization_config": {"quant_method": "gptq", "bits": 3, "group_size": 128}}, ("gptq", "bits 3")),
     ({"quantization_config": {"quant_method": "foo", "bits": 4}}, ("foo",)),
+    ({"quantization_config": {"load_in_4bit": True}}, ("bitsandbytes",)),
     ({"quantization_config": {"quant_method": "awq", "bits": 5}}, ("awq", "bits 5")),
     ({"quantization_config": {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}}, ("gptq_v2",)),
-], ids=["gptq-3-bit", "foo", "awq-5-bit", "gptq-v2"])
+], ids=["gptq-3-bit", "foo", "bitsandbytes", "awq-5-bit", "gptq-v2"])
 def test_quan_05_unsupported_quantization(folder, fields, words):
     (folder / "model.safetensors").unlink()  # the config alone must decide
     edit_config(folder, **fields)
