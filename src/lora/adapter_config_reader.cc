@@ -42,6 +42,8 @@ class AdapterConfigReader {
             : "";
     config_.rank_ = fields_.integer("r", 8, 1, kMaxRank);
     config_.alpha_ = fields_.number("lora_alpha", 8, -1e9, 1e9);
+    refuse_null("r", "a rank from 1 on");
+    refuse_null("lora_alpha", "a number");
     config_.rank_stabilized_ = fields_.boolean("use_rslora", false);
     config_.use_dora = fields_.boolean("use_dora", false);
     config_.lora_bias = fields_.boolean("lora_bias", false);
@@ -62,6 +64,12 @@ class AdapterConfigReader {
   }
 
  private:
+  /// A field that is left out has PEFT's default; one that is null has none in PEFT either.
+  void refuse_null(std::string_view key, const std::string& expected) {
+    const auto found = object_.find(key);
+    if (found != object_.end() && found->is_null()) fields_.fail_value(key, expected);
+  }
+
   void check_type() {
     const std::string type = fields_.text("peft_type", "");
     if (type == "LORA") return;

@@ -11,6 +11,7 @@ import requests
 
 from adapters import GOLDEN, NAMES, copy_adapter
 from conftest import MODELS, run_quire, running, start_server
+from safetensors_files import read_tensors
 
 FLAGS = ("--dtype", "float32", "--served-model-name", "tiny", "--enable-lora")
 PROMPT = [5, 9, 44, 17, 300, 21, 8, 77] * 8  # four blocks of 16
@@ -135,6 +136,29 @@ def test_lora_06_a_trained_head(bare, solo):
     assert answers == [solo["tiny"], solo["trained-head"]] * 4
     assert unload(bare, "head").status_code == 200
     assert ask(bare, "tiny") == solo["tiny"]
+
+
+def test_lora_07_a_copy_of_the_base(bare, tmp_path, solo):
+    base = {}
+    for shard in MODELS.glob("llama/*.safetensors"):
+        base |= read_tensors(shard)
+    kind, shape, head = base["lm_head.weight"]
+    for name, data, status in [("same", head, 200), ("other", head[4:] + head[:4], 400)]:
+        def add(tensors, data=data):
+            tensors["base_model.model.lm_head.base_layer.weight"] = (kind, shape, data)
+
+        answer = load(bare, name, copy_adapter(tmp_path / name, edit=add))
+        assert answer.status_code == status and (status == 200 or "lm_head.base_layer.weight" in answer.text), answer.text
+    assert ask(bare, "same") == solo["qv-r4"]
+    assert listed(bare) == ["tiny", "same"]
+
+
+def test_lora_09_and_11_target_modules_in_other_words(bare, tmp_path, solo):
+    for name, modules in [("all", "all-linear"), ("parents", ["self_attn.q_proj", "self_attn.v_proj"]), ("pattern", r".*\.(q|v)_proj")]:
+        assert load(bare, name, copy_adapter(tmp_path / name, config={"target_modules": modules})).status_code == 200
+        assert ask(bare, name) == solo["qv-r4"]
+    refused = load(bare, "foreign", copy_adapter(tmp_path / "foreign", config={"target_modules": ["cross_attn.q_proj", "v_proj"]}))
+    assert refused.status_code == 400 and "q_proj" in refused.text and "target_modules" in refused.text
 
 
 def test_lora_12_an_adapter_that_matches_nothing(bare, tmp_path):

@@ -14,7 +14,7 @@ import sys
 
 import peft
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Phi3Config, Phi3ForCausalLM
 
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
 GREEDY_STEPS = 16
@@ -66,12 +66,41 @@ ADAPTERS = {
         r=2, target_modules=["v_proj"], modules_to_save=["norm", "input_layernorm", "post_attention_layernorm"]
     ),
     "qwen3/trained-norms": dict(r=2, target_modules=["o_proj"], modules_to_save=["q_norm", "k_norm", "norm"]),
+    f"{UNTIED}/only-q": dict(r=3, lora_alpha=8, target_modules=["q_proj"]),
+    f"{UNTIED}/only-up": dict(r=3, lora_alpha=8, target_modules=["up_proj"]),
+    f"{UNTIED}/regex-patterns": dict(
+        r=8,
+        lora_alpha=16,
+        target_modules=["q_proj", "k_proj", "gate_proj", "up_proj"],
+        alpha_pattern={r"layers\.0\..*q_proj": 64, r"(gate|up)_proj": 3, "1.self_attn.k_proj": 40},
+        rank_pattern={r"^model\.layers\.\d+\.mlp\.(gate|up)_proj$": 2, "self_attn.k_proj": 5},
+    ),
+    f"{UNTIED}/fused-r4": dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "gate_up_proj"]),
 }
+MERGED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 
 
-def base(model):
+def base(model, targets=()):
     folder = MODELS / model
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    llama = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    return fused(llama) if set(MERGED) & set(targets) else llama
+
+
+def fused(llama):
+    """The same function with merged projections: of the model classes Phi3 has them and computes as Llama does."""
+    settings = llama.config.to_dict()
+    config = Phi3Config(**{key: settings[key] for key in settings if key not in ("model_type", "architectures")})
+    config._attn_implementation = "eager"
+    weights = llama.state_dict()
+    for name in [name for name in weights if ".q_proj." in name or ".gate_proj." in name]:
+        for merged, pieces in MERGED.items():
+            if pieces[0] not in name:
+                continue
+            parts = [weights.pop(name.replace(pieces[0], piece)) for piece in pieces]
+            weights[name.replace(pieces[0], merged)] = torch.cat(parts)
+    model = Phi3ForCausalLM(config).eval()
+    model.load_state_dict(weights)
+    return model
 
 
 def train(model, generator):
@@ -119,7 +148,8 @@ def main():
             continue
         model, folder = path.split("/")[0], MODELS / path
         shutil.rmtree(folder, ignore_errors=True)
-        adapted = peft.get_peft_model(base(model), peft.LoraConfig(task_type="CAUSAL_LM", **options))
+        targets = options["target_modules"]
+        adapted = peft.get_peft_model(base(model, targets), peft.LoraConfig(task_type="CAUSAL_LM", **options))
         train(adapted, torch.Generator().manual_seed(700 + number))
         adapted.peft_config["default"].base_model_name_or_path = model
         adapted.save_pretrained(folder)
@@ -127,7 +157,7 @@ def main():
         prompts = prompt_tokens(model)
         with torch.no_grad():
             live = answers(adapted.eval(), prompts)
-            loaded = answers(peft.PeftModel.from_pretrained(base(model), folder).eval(), prompts)
+            loaded = answers(peft.PeftModel.from_pretrained(base(model, targets), folder).eval(), prompts)
             plain = answers(base(model), prompts)
         (folder / "golden.json").write_text(json.dumps(dict(prompts=loaded), separators=(",", ":")))
 

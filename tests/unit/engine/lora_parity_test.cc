@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
+#include "checkpoint/test_files.h"
 #include "engine/parity.h"
+#include "engine/tiny_checkpoint.h"
 
 namespace quire::testing {
 namespace {
@@ -31,15 +34,44 @@ std::vector<std::string> adapters_of(const std::string& model) {
   return names;
 }
 
-void expect_adapter_parity(const std::string& model_name, const std::string& adapter) {
+/// What `model`, which may hold the weights of `model_name` in another form, computes with one of its adapters.
+void expect_adapter_parity(ParityModel& model, const std::string& model_name, const std::string& adapter) {
   SCOPED_TRACE(model_name + "/" + adapter);
   const nlohmann::json prompts = read_adapter_prompts(model_folder(model_name), adapter);
   ASSERT_FALSE(prompts.empty());
-  ParityModel model(model_folder(model_name), storing(DType::kFloat32));
   const uint64_t id = model.load_adapter(model_folder(model_name) + "/" + adapter);
   for (const auto& prompt : prompts) {
     const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
     expect_golden(model.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps, 1 << 20, id), prompt);
+  }
+}
+
+void expect_adapter_parity(const std::string& model_name, const std::string& adapter) {
+  ParityModel model(model_folder(model_name), storing(DType::kFloat32));
+  expect_adapter_parity(model, model_name, adapter);
+}
+
+/// Puts the tensors that have `pieces` in their names one under the other, as a checkpoint with merged projections has
+/// them.
+void merge_tensors(TensorMap& tensors, const std::vector<std::string>& pieces, const std::string& merged) {
+  std::vector<std::string> firsts;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.find(pieces[0]) != std::string::npos) firsts.push_back(name);
+  }
+  for (const std::string& first : firsts) {
+    const auto named = [&](const std::string& piece) {
+      return std::string(first).replace(first.find(pieces[0]), pieces[0].size(), piece);
+    };
+    NamedTensor whole;
+    for (const std::string& piece : pieces) {
+      const auto part = tensors.extract(named(piece));
+      const std::vector<float>& values = part.mapped().values;
+      const int64_t rows = whole.shape.empty() ? 0 : whole.shape[0];
+      whole.shape = part.mapped().shape;
+      whole.shape[0] += rows;
+      whole.values.insert(whole.values.end(), values.begin(), values.end());
+    }
+    tensors[named(merged)] = std::move(whole);
   }
 }
 
@@ -49,13 +81,37 @@ TEST(LoraParity, PlainOnAllLinears) {
   expect_adapter_parity("qwen3", "attn-r8");
 }
 TEST(LoraParity, LORA_01_RankStabilizedScale) { expect_adapter_parity("llama", "rslora-r16"); }
-TEST(LoraParity, LORA_03_RankAndAlphaPatterns) { expect_adapter_parity("llama", "rank-pattern"); }
+TEST(LoraParity, LORA_03_RankAndAlphaPatterns) {
+  expect_adapter_parity("llama", "rank-pattern");
+  expect_adapter_parity("llama", "regex-patterns");
+}
 TEST(LoraParity, LORA_04_DoraIsComputedAsDora) { expect_adapter_parity("llama", "dora-r4"); }
 TEST(LoraParity, LORA_06_TrainedHead) { expect_adapter_parity("llama", "trained-head"); }
 TEST(LoraParity, LORA_08_EmbeddingAndHead) { expect_adapter_parity("llama", "embed-and-head"); }
 TEST(LoraParity, LORA_32_PartsOfMergedLayers) {
+  expect_adapter_parity("llama", "only-q");
+  expect_adapter_parity("llama", "only-up");
   expect_adapter_parity("llama", "qv-r4");
   expect_adapter_parity("qwen2", "mlp-r2");
+}
+
+TEST(LoraParity, MergedModulesOverAMergedCheckpointAndOverASeparateOne) {
+  const test::TemporaryFolder folder;
+  const std::string separate = model_folder("llama");
+  TensorMap tensors = read_tensors(separate);
+  merge_tensors(tensors, {"q_proj", "k_proj", "v_proj"}, "qkv_proj");
+  merge_tensors(tensors, {"gate_proj", "up_proj"}, "gate_up_proj");
+  write_folder(folder.path(), nlohmann::json::parse(std::ifstream(separate + "/config.json")), tensors,
+               [](const std::string&) { return DType::kFloat32; });
+  ParityModel merged(folder.path(), storing(DType::kFloat32));
+  for (const auto& prompt : read_golden(separate)["prompts"]) {
+    const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
+    expect_golden(merged.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps), prompt);
+  }
+  for (const char* adapter : {"fused-r4", "all-r8", "only-up", "dora-r4"}) {
+    expect_adapter_parity(merged, "llama", adapter);
+  }
+  expect_adapter_parity("llama", "fused-r4");
 }
 TEST(LoraParity, TrainedBiases) { expect_adapter_parity("llama-tied-bias", "bias-r4"); }
 
@@ -98,9 +154,13 @@ TEST(LoraParity, EveryGoldenAdapterIsCovered) {
                                          "llama/dora-embedding",
                                          "llama/dora-r4",
                                          "llama/embed-and-head",
+                                         "llama/fused-r4",
                                          "llama/lora-bias",
+                                         "llama/only-q",
+                                         "llama/only-up",
                                          "llama/qv-r4",
                                          "llama/rank-pattern",
+                                         "llama/regex-patterns",
                                          "llama/rslora-r16",
                                          "llama/tokens",
                                          "llama/trained-head",
@@ -143,7 +203,7 @@ TEST_P(LoraBatch, LORA_28_EachRequestIsTheSameAloneAmongOthersAndInChunks) {
     ids.push_back(model.load_adapter(folder_ + "/" + adapter));
   }
   std::vector<ParityModel::Work> works;
-  for (size_t i = 0; i < 16; ++i) {
+  for (size_t i = 0; i < std::max<size_t>(16, ids.size() + ids.size() / 2); ++i) {  // some have two requests
     const auto length = static_cast<int64_t>(1 + (i * 29) % 83);
     works.push_back({prompt_of(length, static_cast<int32_t>(31 + i)), 4 + static_cast<int64_t>(i % 5), 1 << 20,
                      ids[i % ids.size()]});
