@@ -30,7 +30,7 @@ class MergePlanner {
       }
       (is_output_head(module.path) && base_.tied_head() ? tied_head_ : by_path_[module.path]) = &module;
     }
-    QUIRE_RETURN_IF_ERROR(plan_tied_head());
+    plan_tied_head();
     for (const WeightInfo& weight : base_.tensors().tensors()) add(weight);
     if (plan_.unties_head) {
       MergedTensor head = merged(*base_.embedding(), head_change_);
@@ -42,20 +42,14 @@ class MergePlanner {
 
  private:
   /// With a tied base: whether the head stays the embedding, and if not, what changes it.
-  Status plan_tied_head() {
-    if (!base_.tied_head()) return {};
+  void plan_tied_head() {
+    if (!base_.tied_head()) return;
     const AdapterModule* embedding = change_of(*base_.embedding());
     const bool embedding_changes = embedding != nullptr && changes_weight(*embedding);
     const bool head_changes = tied_head_ != nullptr && changes_weight(*tied_head_);
     const bool together = embedding_changes && embedding->changes_tied_head;
-    if (head_changes && together) {
-      return unsupported(files_.tensors().description() +
-                         " replaces the embedding and its tied head together and changes the head beside that, which "
-                         "cannot be merged");
-    }
     plan_.unties_head = head_changes || (embedding_changes && !together);
     if (head_changes) head_change_ = tied_head_;
-    return {};
   }
 
   const AdapterModule* change_of(const WeightInfo& weight) const {

@@ -1,5 +1,6 @@
 #include "lora/adapter_tying.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "checkpoint/printable.h"
@@ -58,7 +59,15 @@ Status judge_weight_tying(const WeightSource& tensors, std::span<AdapterModule> 
 }
 
 Status check_needs_head(const std::string& where, std::span<const AdapterModule> modules, bool head_is_tied) {
+  const auto changed_head = std::ranges::find_if(modules, [](const AdapterModule& module) {
+    return is_output_head(module.path) && (changes_weight(&module) || module.token_rows != nullptr);
+  });
   for (const AdapterModule& module : modules) {
+    if (module.changes_tied_head && head_is_tied && changed_head != modules.end()) {
+      return unsupported(where + ": it replaces weights of " + quote_name(module.path) +
+                         ", which are this model's head too, and changes " + quote_name(changed_head->path) +
+                         " beside that; both together are not supported");
+    }
     if (module.needs_head == Head::kTied && !head_is_tied) {
       return invalid_argument(where + ": it changes " + quote_name(module.path) +
                               " for a model whose head is its embedding (ensure_weight_tying or "

@@ -15,7 +15,8 @@ namespace quire {
 /// that they cannot differ.
 Status judge_weight_tying(const WeightSource& tensors, std::span<AdapterModule> modules);
 
-/// Refuses modules whose needs_head is not what the base model has. `where` begins the message.
+/// Refuses modules whose needs_head is not what the base model has, and a change of a tied head by itself beside one
+/// that it takes over from the embedding. `where` begins the message.
 Status check_needs_head(const std::string& where, std::span<const AdapterModule> modules, bool head_is_tied);
 
 }  // namespace quire

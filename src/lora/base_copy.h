@@ -6,8 +6,6 @@
 
 #include "base/result.h"
 #include "checkpoint/weight_source.h"
-#include "lora/lora_fit.h"
-#include "tensor/op_context.h"
 
 namespace quire {
 
@@ -24,9 +22,5 @@ class BaseCopyCheck {
   double difference_ = 0;  ///< sums of squares
   double size_ = 0;
 };
-
-/// Holds the copy that a module carries, if any, against this rank's share of its layer: some rows of all its parts.
-Status check_base_copy(OpContext& context, const std::string& where, const WeightSource& tensors,
-                       const AdaptableLayer& layer, const LoraFit& fit);
 
 }  // namespace quire

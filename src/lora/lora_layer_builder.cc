@@ -8,7 +8,7 @@
 
 #include "layers/weight_loading.h"
 #include "lora/adapter_tensors.h"
-#include "lora/base_copy.h"
+#include "lora/layer_base_copy.h"
 #include "lora/lora_norms.h"
 #include "ops/copy.h"
 

@@ -420,6 +420,21 @@ const char* fit_of(const AdapterFiles& files) {
   return tied ? "tied" : own ? "own" : "none";
 }
 
+TEST(AdapterFiles, ATiedHeadIsNotChangedByItselfAndWithTheEmbedding) {
+  AdapterBuilder tokens = with_query();
+  tokens.field("trainable_token_indices", {5, 9}).field("target_modules", {"q_proj", "lm_head"});
+  tokens.tensor(kEmbedding + ".token_adapter.trainable_tokens_delta", {2, 8});
+  EXPECT_STREQ(fit_of(*opened(tokens)), "any");
+  tokens.tensor(kHead + ".lora_A.weight", {2, 8}).tensor(kHead + ".lora_B.weight", {16, 2});
+  EXPECT_STREQ(fit_of(*opened(tokens)), "own");
+  EXPECT_THAT(check_needs_head("x", opened(tokens)->modules(), true).error().message,
+              AllOf(HasSubstr("'model.embed_tokens'"), HasSubstr("'lm_head'")));
+  AdapterBuilder resized = with_query();
+  resized.field("target_modules", {"q_proj", "lm_head"}).tensor(kEmbedding + ".weight", {16, 8});
+  resized.tensor(kHead + ".lora_A.weight", {2, 8}).tensor(kHead + ".lora_B.weight", {16, 2});
+  EXPECT_STREQ(fit_of(*opened(resized)), "own");
+}
+
 TEST(AdapterFiles, EnsureWeightTyingTakesTheHeadsPairThatIsTheEmbeddings) {
   std::vector<float> a(2 * 16), b(8 * 2);
   for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i) / 64;
