@@ -68,8 +68,10 @@ ThreadPoolOptions RankSetup::threads_of(int rank) const {
   options.pin = sharing != RankHost::Sharing::kThreads;
   const bool own_cpus = sharing == RankHost::Sharing::kOwnCpus;
   if (own_cpus && cpu_place.size == 1) return options;
+  const ParallelRank share = own_cpus ? cpu_place : place;
+  if (threads == 0) options.threads = std::max(1, static_cast<int>(partition(default_compute_threads(), share).size()));
   const std::vector<int> cpus = allowed_cpus();
-  const Range own = partition(static_cast<int64_t>(cpus.size()), own_cpus ? cpu_place : place);
+  const Range own = partition(static_cast<int64_t>(cpus.size()), share);
   options.cpus.assign(cpus.begin() + own.begin, cpus.begin() + own.end);  // none: more ranks than CPUs
   return options;
 }
