@@ -12,12 +12,12 @@ namespace quire {
 /// One sequence's part of a step: `tokens` at positions [start, start + tokens.size()).
 struct ScheduledSequence {
   std::span<const int32_t> tokens;
-  int64_t start = 0;                                    ///< tokens already computed
-  std::vector<std::span<const int32_t>> block_tables;   ///< per KV group; -1 where a block has left the window
-  bool sample = false;                                  ///< the last row gives a token
-  SamplingRow sampling;                                 ///< with `sample`
+  int64_t start = 0;                                   ///< tokens already computed
+  std::vector<std::span<const int32_t>> block_tables;  ///< per KV group; -1 where a block has left the window
+  bool sample = false;                                 ///< the last row gives a token
+  SamplingRow sampling;                                ///< with `sample`
   /// Prompt logprobs: rows i for which the next prompt token is known give scores; empty when not asked for.
-  std::span<const int32_t> next_prompt_tokens;          ///< next_prompt_tokens[i] follows tokens[i]
+  std::span<const int32_t> next_prompt_tokens;  ///< next_prompt_tokens[i] follows tokens[i]
   int64_t prompt_logprob_count = 0;
   uint64_t adapter_id = 0;
 };
@@ -29,8 +29,8 @@ struct StepPlan {
 
 /// Results of one sequence, in the plan's order.
 struct SequenceResult {
-  SampledToken token;                          ///< with `sample`
-  std::vector<SampledToken> prompt_logprobs;   ///< one per next_prompt_tokens entry
+  SampledToken token;                         ///< with `sample`
+  std::vector<SampledToken> prompt_logprobs;  ///< one per next_prompt_tokens entry
 };
 
 struct StepResult {

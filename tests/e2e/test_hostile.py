@@ -250,7 +250,8 @@ def test_messages(server, name):
 
 REFUSED = {"best_of": 3, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required",
            "response_format": {"type": "json_object"}, "structured_outputs": {"json": {}}, "guided_regex": "a",
-           "thinking_token_budget": 5, "vllm_xargs": {"a": 1}, "reasoning_effort": "high", "documents": [{"text": "a"}], "modalities": ["audio"]}
+           "thinking_token_budget": 5, "vllm_xargs": {"a": 1}, "reasoning_effort": "high", "documents": [{"text": "a"}], "modalities": ["audio"],
+           "return_prompt_text": True, "return_token_offsets": True}
 
 
 @pytest.mark.parametrize("field", REFUSED)

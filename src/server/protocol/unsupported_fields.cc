@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool never(const Json&) { return false; }
+bool is_false(const Json& value) { return value == false; }
 bool is_one(const Json& value) { return value.is_number() && value.get<double>() == 1.0; }
 bool is_empty_list(const Json& value) { return value.is_array() && value.empty(); }
 bool is_empty_object(const Json& value) { return value.is_object() && value.empty(); }
@@ -58,6 +59,9 @@ constexpr Field kRefused[] = {
     {"reasoning_effort", kChatOnly, never, "null"},
     {"documents", kChatOnly, is_empty_list, "[]"},
     {"chat_template", kChatOnly, never, "null"},
+    {"return_prompt_text", kChatOnly, is_false, "false"},
+    {"return_token_offsets", kChatOnly, is_false, "false"},
+    {"return_assistant_tokens_mask", kChatOnly, is_false, "false"},
     {"audio", kChatOnly, never, "null"},
     {"modalities", kChatOnly, is_text_modality, "[\"text\"]"},
     {"web_search_options", kChatOnly, never, "null"},
