@@ -2,6 +2,7 @@
 // by LoRA adapters.
 #pragma once
 
+#include "layers/all_heads_norm.h"
 #include "layers/attention.h"
 #include "layers/forward_batch.h"
 #include "layers/gated_mlp.h"

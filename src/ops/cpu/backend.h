@@ -20,6 +20,9 @@ void rms_norm(const KernelTable& table, OpContext& context, const Tensor& x, con
               Tensor& out);
 void add_rms_norm(const KernelTable& table, OpContext& context, const Tensor& x, Tensor& residual, const Tensor& weight,
                   float epsilon, Tensor& out);
+void sum_of_squares(OpContext& context, const Tensor& x, Tensor& sums);
+void rms_norm_by_sums(OpContext& context, const Tensor& x, const Tensor& sums, int64_t size, const Tensor& weight,
+                      float epsilon, Tensor& out);
 void rms_norm_heads(const KernelTable& table, OpContext& context, Tensor& x, int64_t heads, int64_t head_dim,
                     const Tensor& weight, float epsilon);
 
