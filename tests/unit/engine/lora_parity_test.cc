@@ -76,6 +76,7 @@ void merge_tensors(TensorMap& tensors, const std::vector<std::string>& pieces, c
 }
 
 TEST(LoraParity, PlainOnAllLinears) {
+  expect_adapter_parity("llama", "trained-strides");
   expect_adapter_parity("llama", "all-r8");
   expect_adapter_parity("qwen2", "all-r8");
   expect_adapter_parity("qwen3", "attn-r8");
@@ -165,6 +166,7 @@ TEST(LoraParity, EveryGoldenAdapterIsCovered) {
                                          "llama/tokens",
                                          "llama/trained-head",
                                          "llama/trained-norms",
+                                         "llama/trained-strides",
                                          "qwen2/all-r8",
                                          "qwen2/mlp-r2",
                                          "qwen3/attn-r8",

@@ -191,7 +191,8 @@ void write_folder(const std::filesystem::path& folder, const nlohmann::json& con
   write_file(folder / "model.safetensors", test::safetensors(header.dump(), data));
 }
 
-void write_gguf(const std::filesystem::path& path, const DecoderShape& shape, TensorMap& tensors, GgmlType type) {
+void write_gguf(const std::filesystem::path& path, const DecoderShape& shape, TensorMap& tensors, GgmlType type,
+                const std::function<std::string(const std::vector<float>&)>& blocks_of) {
   test::GgufBuilder builder;
   add_metadata(builder, shape);
   std::mt19937 random(7);
@@ -202,7 +203,8 @@ void write_gguf(const std::filesystem::path& path, const DecoderShape& shape, Te
     if (permuted) tensor = interleave_halves(tensor, shape.head_dim, false);
     const bool whole_blocks = tensor.shape.size() == 2 && tensor.shape[1] % info.block_size == 0;
     if (whole_blocks && info.block_size > 1) {
-      const std::string blocks = random_blocks(info, tensor.values.size(), random);
+      const std::string blocks =
+          blocks_of ? blocks_of(tensor.values) : random_blocks(info, tensor.values.size(), random);
       gguf_dequantize(info, test::bytes_of(blocks).data(), static_cast<int64_t>(tensor.values.size()),
                       tensor.values.data());
       builder.tensor(gguf_name(name), tensor.shape, type, blocks);

@@ -23,8 +23,10 @@ void write_folder(const std::filesystem::path& folder, const nlohmann::json& con
                   const std::function<DType(const std::string& name)>& dtype_of);
 
 /// Writes a GGUF file as llama.cpp's converter would: matrices as `type`, the rest and rows that are no whole blocks as
-/// F32. Quantized types get random blocks; `tensors` is then changed to the values that those stand for.
-void write_gguf(const std::filesystem::path& path, const DecoderShape& shape, TensorMap& tensors, GgmlType type);
+/// F32. Quantized types get what `blocks_of` makes of a matrix's values, or random blocks; `tensors` is then changed to
+/// the values that those stand for.
+void write_gguf(const std::filesystem::path& path, const DecoderShape& shape, TensorMap& tensors, GgmlType type,
+                const std::function<std::string(const std::vector<float>&)>& blocks_of = {});
 
 /// All tensors of a checkpoint on disk, as float32.
 TensorMap read_tensors(const std::filesystem::path& path);
