@@ -72,24 +72,23 @@ TEST_P(GoldenMerge, EqualsTheAdapterBesideTheBase) {
   EXPECT_EQ(std::distance(fs::directory_iterator(out.path()), fs::directory_iterator()), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Adapters, GoldenMerge,
-                         ::testing::Values("llama/qv-r4", "llama/all-r8", "llama/rslora-r16", "llama/rank-pattern",
-                                           "llama/dora-r4", "llama/trained-head", "llama/embed-and-head",
-                                           "llama/tokens", "llama/dora-embedding", "llama-tied-bias/lora-bias",
-                                           "llama-tied-bias/tied-embedding-r4", "llama-tied-bias/tied-head-r4",
-                                           "llama-tied-bias/tied-embedding-and-head-r4",
-                                           "llama-tied-bias/tied-trained-embedding", "llama-tied-bias/tied-together-r4",
-                                           "llama-tied-bias/tied-together-dora",
-                                           "llama-tied-bias/tied-together-trained", "llama-tied-bias/tied-trained-head",
-                                           "llama-tied-bias/tied-tokens", "llama-tied-bias/tied-tokens-of-head",
-                                           "llama-tied-bias/tied-tokens-of-both", "llama-tied-bias/tied-dora-embedding",
-                                           "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8",
-                                           "llama/trained-norms", "qwen3/trained-norms"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' || c == '/' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Adapters, GoldenMerge,
+    ::testing::Values("llama/qv-r4", "llama/all-r8", "llama/rslora-r16", "llama/rank-pattern", "llama/dora-r4",
+                      "llama/trained-head", "llama/embed-and-head", "llama/tokens", "llama/dora-embedding",
+                      "llama-tied-bias/lora-bias", "llama-tied-bias/tied-embedding-r4", "llama-tied-bias/tied-head-r4",
+                      "llama-tied-bias/tied-embedding-and-head-r4", "llama-tied-bias/tied-trained-embedding",
+                      "llama-tied-bias/tied-together-r4", "llama-tied-bias/tied-together-dora",
+                      "llama-tied-bias/tied-together-trained", "llama-tied-bias/tied-trained-head",
+                      "llama-tied-bias/tied-tokens", "llama-tied-bias/tied-tokens-of-head",
+                      "llama-tied-bias/tied-tokens-of-both", "llama-tied-bias/tied-dora-embedding",
+                      "llama-tied-bias/bias-r4", "qwen2/all-r8", "qwen2/mlp-r2", "qwen3/attn-r8", "llama/trained-norms",
+                      "qwen3/trained-norms", "llama/only-up", "llama/regex-patterns"),
+    [](const auto& info) {
+      std::string name = info.param;
+      for (char& c : name) c = c == '-' || c == '/' ? '_' : c;
+      return name;
+    });
 
 TEST(LoraMerge, RefusesABiasOfBWhereTheBaseHasNoBias) {
   const fs::path model = fs::path(golden_models()) / "llama";
