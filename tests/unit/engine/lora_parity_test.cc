@@ -105,7 +105,8 @@ TEST(LoraParity, MergedModulesOverAMergedCheckpointAndOverASeparateOne) {
   write_folder(folder.path(), nlohmann::json::parse(std::ifstream(separate + "/config.json")), tensors,
                [](const std::string&) { return DType::kFloat32; });
   ParityModel merged(folder.path(), storing(DType::kFloat32));
-  for (const auto& prompt : read_golden(separate)["prompts"]) {
+  const nlohmann::json golden = read_golden(separate);
+  for (const auto& prompt : golden.at("prompts")) {
     const auto steps = static_cast<int64_t>(prompt["greedy_token_ids"].size());
     expect_golden(merged.run(prompt["token_ids"].get<std::vector<int32_t>>(), steps), prompt);
   }
