@@ -41,7 +41,7 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E touch_nocreate ${quire_hf_library}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/rust/quire-hf
   DEPENDS ${quire_hf_sources} ${PROJECT_SOURCE_DIR}/rust/quire-hf/Cargo.toml ${PROJECT_SOURCE_DIR}/rust/quire-hf/Cargo.lock
-  COMMENT "Building the Rust library (tokenizers, chat templates)"
+  COMMENT "Building the Rust library (tokenizers, chat templates, hub)"
   USES_TERMINAL)
 add_custom_target(quire_hf_build DEPENDS ${quire_hf_library})
 add_library(quire_hf INTERFACE)

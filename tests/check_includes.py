@@ -5,8 +5,8 @@ import pathlib
 import re
 import sys
 
-ORDER = ("base tensor ops distributed checkpoint quantization kv_cache layers lora models text sampling engine api "
-         "server cli").split()
+ORDER = ("base tensor ops distributed checkpoint quantization kv_cache layers lora models text hub sampling engine "
+         "api server cli").split()
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 

@@ -11,6 +11,7 @@
 #include "api/async_llm.h"
 #include "api/engine_adapter_memory.h"
 #include "api/load_progress.h"
+#include "api/locate.h"
 #include "api/model_trial.h"
 #include "checkpoint/weight_source.h"
 #include "engine/create_executor.h"
@@ -31,19 +32,27 @@ Status judge_defaults(const GenerationConfig& generation) {
   return {};
 }
 
-Result<std::unique_ptr<AsyncLlm>> load(const EngineConfig& config, const std::string& chat_template,
+Result<std::string> locate_tokenizer(const std::string& name, const EngineConfig& config) {
+  if (name.empty()) return name;
+  HubOptions hub = config.hub;
+  hub.revision = config.tokenizer_revision;
+  QUIRE_ASSIGN_OR_RETURN(std::string path, locate(name, HubContent::kTokenizer, hub));
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return path;
+  return not_found(fmt::format("The tokenizer's path '{}' does not exist.", name), "tokenizer");
+}
+
+Result<std::unique_ptr<AsyncLlm>> load(EngineConfig config, const std::string& chat_template,
                                        const std::string& tokenizer) {
   if (config.model.empty())
     return invalid_argument("No model was given: name a Hugging Face folder or a .gguf file.", "model");
   QUIRE_RETURN_IF_ERROR(AdapterFolder(config.lora.folder).judge());
-  const std::filesystem::path text_source = tokenizer.empty() ? config.model : tokenizer;
-  std::error_code ignored;
-  if (!std::filesystem::exists(text_source, ignored) && !tokenizer.empty()) {  // said before the weights are read
-    return not_found(fmt::format("The tokenizer's path '{}' does not exist.", tokenizer), "tokenizer");
-  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string tokenizer_path, locate_tokenizer(tokenizer, config));
   QUIRE_RETURN_IF_ERROR(load_model_plugins(config.model_plugins));
   ops::cpu::kernels();  // judges QUIRE_CPU_ISA here: a worker of the pool could not report it
-  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.model));
+  QUIRE_ASSIGN_OR_RETURN(config.model_path, locate(config.model, HubContent::kModel, config.hub));
+  const std::filesystem::path text_source = tokenizer_path.empty() ? config.path() : tokenizer_path;
+  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(config.path()));
   AsyncLlmParts parts;
   parts.config = config;
   parts.model = checkpoint.config;

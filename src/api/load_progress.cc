@@ -14,14 +14,14 @@ constexpr std::chrono::seconds kLogInterval{3};
 
 }  // namespace
 
-LoadProgress::LoadProgress() : LoadProgress(isatty(STDERR_FILENO) == 1) {}
+bool LoadProgress::stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
-std::string LoadProgress::describe(int64_t done_bytes, int64_t total_bytes) {
+std::string LoadProgress::describe(int64_t done_bytes, int64_t total_bytes, const std::string& label) {
   const double total = static_cast<double>(total_bytes), done = static_cast<double>(done_bytes);
   const bool large = total >= 1e9;
   const double unit = large ? 1e9 : 1e6;
-  return fmt::format("Loading weights: {:.0f}% ({:.1f} of {:.1f} {})", total > 0 ? 100.0 * done / total : 100.0,
-                     done / unit, total / unit, large ? "GB" : "MB");
+  return fmt::format("{}: {:.0f}% ({:.1f} of {:.1f} {})", label, total > 0 ? 100.0 * done / total : 100.0, done / unit,
+                     total / unit, large ? "GB" : "MB");
 }
 
 void LoadProgress::update(int64_t done_bytes, int64_t total_bytes) {
@@ -32,10 +32,10 @@ void LoadProgress::update(int64_t done_bytes, int64_t total_bytes) {
   last_ = now;
   shown_ = true;
   if (terminal_) {
-    fmt::print(stderr, "\r{}\x1b[K", describe(done_bytes, total_bytes));
+    fmt::print(stderr, "\r{}\x1b[K", describe(done_bytes, total_bytes, label_));
     std::fflush(stderr);
   } else {
-    spdlog::info("{}", describe(done_bytes, total_bytes));
+    spdlog::info("{}", describe(done_bytes, total_bytes, label_));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace quire {
 
@@ -11,9 +12,9 @@ class LoadProgress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// For stderr.
-  LoadProgress();
-  explicit LoadProgress(bool terminal) : terminal_(terminal) {}
+  /// `label` says what goes on.
+  explicit LoadProgress(std::string label = kLoading, bool terminal = stderr_is_terminal())
+      : label_(std::move(label)), terminal_(terminal) {}
   ~LoadProgress() { end(); }
   LoadProgress(const LoadProgress&) = delete;
   LoadProgress& operator=(const LoadProgress&) = delete;
@@ -24,9 +25,14 @@ class LoadProgress {
   void end();
 
   /// "Loading weights: 45% (0.9 of 2.0 GB)".
-  static std::string describe(int64_t done_bytes, int64_t total_bytes);
+  static std::string describe(int64_t done_bytes, int64_t total_bytes, const std::string& label = kLoading);
 
  private:
+  static bool stderr_is_terminal();
+
+  static constexpr const char* kLoading = "Loading weights";
+
+  std::string label_;
   bool terminal_;
   bool shown_ = false;
   Clock::time_point last_ = Clock::now();  ///< loads that are over at once show nothing

@@ -19,6 +19,7 @@ struct Command {
 };
 
 Command add_serve_command(CLI::App& parent);
+Command add_pull_command(CLI::App& parent);
 Command add_chat_command(CLI::App& parent);
 Command add_complete_command(CLI::App& parent);
 Command add_bench_throughput_command(CLI::App& parent);

@@ -7,6 +7,7 @@
 
 #include "cli/adapter_flags.h"
 #include "cli/flag_values.h"
+#include "cli/hub_flags.h"
 #include "cli/unbuilt_flags.h"
 #include "distributed/shm/shared_segment.h"
 
@@ -16,8 +17,10 @@ namespace {
 void add_model_flags(FlagSet& flags, EngineArguments& arguments) {
   EngineConfig& config = arguments.config;
   flags.group("Model")
-      .value("--tokenizer", "PATH", "Folder or .gguf file with the tokenizer (default: the model's own)",
+      .value("--tokenizer", "PATH", "Folder, .gguf file or ORG/NAME with the tokenizer (default: the model's own)",
              into(&arguments.tokenizer))
+      .value("--tokenizer-revision", "NAME", "Branch, tag or commit of a --tokenizer from the hub (default: main)",
+             into(&config.tokenizer_revision))
       .value("--chat-template", "PATH|TEXT",
              "Jinja chat template, a file or the text itself (default: the model's own)",
              into(&arguments.chat_template))
@@ -154,6 +157,7 @@ void add_scheduler_flags(FlagSet& flags, EngineConfig& config) {
 
 void add_engine_flags(FlagSet& flags, EngineArguments& arguments) {
   add_model_flags(flags, arguments);
+  add_hub_flags(flags, arguments.config.hub);
   add_cache_flags(flags, arguments.config);
   add_scheduler_flags(flags, arguments.config);
   add_lora_engine_flags(flags, arguments.config.lora);

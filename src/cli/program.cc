@@ -73,6 +73,7 @@ struct Program {
     app.set_help_flag("--help,-h", "Print this help and end");
     app.allow_extras()->require_subcommand(0);
     commands.push_back(add_serve_command(app));
+    commands.push_back(add_pull_command(app));
     commands.push_back(add_chat_command(app));
     commands.push_back(add_complete_command(app));
     CLI::App& bench = add_group("bench", "Measure throughput, latency, a server, or the machine itself");

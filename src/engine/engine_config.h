@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "hub/hub_options.h"
 #include "sampling/sampling_params.h"
 #include "tensor/dtype.h"
 
@@ -31,7 +32,10 @@ struct LoraConfig {
 };
 
 struct EngineConfig {
-  std::string model;                       ///< a Hugging Face folder or a .gguf file
+  std::string model;                       ///< a Hugging Face folder, a .gguf file, or a hub's ORG/NAME
+  std::string model_path;                  ///< where a hub's model lies on this machine; empty: at `model`
+  HubOptions hub;                          ///< --revision, --download-dir, --hf-token
+  std::string tokenizer_revision;          ///< --tokenizer-revision, of a tokenizer from a hub; empty: main
   std::vector<std::string> model_plugins;  ///< --model-plugin: a library, or ARCHITECTURE=LIBRARY
   std::string ignore_unexpected_weights;   ///< --ignore-unexpected-weights: a regular expression; empty: none
   std::optional<DType> dtype;              ///< --dtype; none is auto
@@ -58,6 +62,8 @@ struct EngineConfig {
   std::vector<int64_t> pipeline_layer_partition;  ///< --pipeline-layer-partition: layers of each stage; empty: evenly
   int max_rank_restarts = 3;  ///< --max-rank-restarts: how often within 10 minutes failed ranks are started anew
 
+  /// Where the model lies.
+  const std::string& path() const { return model_path.empty() ? model : model_path; }
   /// Ranks of the model together.
   int ranks() const { return tensor_parallel_size * pipeline_parallel_size; }
   bool use_generation_config =

@@ -49,8 +49,18 @@ class HfIds {
 
 /// The Error of a call that returned `code`, not QUIRE_HF_OK.
 inline Error hf_error(int code, const HfBytes& message) {
-  if (code == QUIRE_HF_INTERNAL) return internal_error("the text library failed: " + message.str());
-  return invalid_argument(message.str());
+  switch (code) {
+    case QUIRE_HF_INTERNAL:
+      return internal_error("the library quire_hf failed: " + message.str());
+    case QUIRE_HF_NOT_FOUND:
+      return not_found(message.str());
+    case QUIRE_HF_UNAVAILABLE:
+      return {ErrorKind::kUnavailable, message.str(), {}};
+    case QUIRE_HF_CANCELLED:
+      return {ErrorKind::kCancelled, message.str(), {}};
+    default:
+      return invalid_argument(message.str());
+  }
 }
 
 }  // namespace quire

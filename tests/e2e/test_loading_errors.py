@@ -62,9 +62,10 @@ def gguf(architecture: str = "llama", **extra: int) -> bytes:
     return head + bytes(-len(head) % 32) + bytes(32 * 8 * 4)
 
 
-def test_a_missing_path(tmp_path):
-    assert "nowhere" in refusal(tmp_path / "nowhere")
-    assert "Hugging Face" in refusal("some-org/some-model")
+def test_a_missing_path(tmp_path, monkeypatch):
+    assert "Hugging Face" in refusal(tmp_path / "nowhere")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "no path some-org/some-model" in refusal("some-org/some-model")
 
 
 def test_an_empty_folder(tmp_path):

@@ -1,4 +1,4 @@
-/* Hugging Face's tokenizers and chat templates behind a C interface.
+/* Hugging Face's tokenizers, chat templates and hub behind a C interface.
  *
  * All functions are thread-safe; a handle may be used by many threads at once, and must not be used during or after its
  * free. None starts a thread, and none lets a panic out. Text is UTF-8 with an explicit size and no terminating null;
@@ -19,10 +19,19 @@ extern "C" {
 /* What a call came to. */
 enum {
   QUIRE_HF_OK = 0,
-  QUIRE_HF_INVALID = 1,  /* the input is at fault */
-  QUIRE_HF_RAISED = 2,   /* the template called raise_exception; the message is its argument */
-  QUIRE_HF_INTERNAL = 3, /* a fault of the library's */
+  QUIRE_HF_INVALID = 1,     /* the input is at fault */
+  QUIRE_HF_RAISED = 2,      /* the template called raise_exception; the message is its argument */
+  QUIRE_HF_INTERNAL = 3,    /* a fault of the library's */
+  QUIRE_HF_NOT_FOUND = 4,   /* the hub, or without it the cache, has nothing of that name */
+  QUIRE_HF_UNAVAILABLE = 5, /* the hub was not reached */
+  QUIRE_HF_CANCELLED = 6,   /* a progress function ended the call */
 };
+
+/* Text to be read. */
+typedef struct quire_hf_text {
+  const char* data;
+  size_t size;
+} quire_hf_text;
 
 typedef struct quire_hf_bytes {
   char* data;
@@ -88,6 +97,43 @@ void quire_hf_template_free(quire_hf_template* chat_template);
  * order kept. The work is limited in proportion to the size of the context, the output to 64 MB. */
 int quire_hf_template_render(const quire_hf_template* chat_template, const char* context, size_t size,
                              quire_hf_bytes* out, quire_hf_bytes* error);
+
+/* ---- Repositories of a hub ----
+ *
+ * Files are kept in huggingface_hub's cache, in its layout and under its locks, so that Python's programs and this one
+ * find each other's files. The environment is read as huggingface_hub reads it: HF_HOME, HF_HUB_CACHE, HF_TOKEN,
+ * HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE; beside them HTTPS_PROXY and NO_PROXY, SSL_CERT_FILE. The token is sent to
+ * the endpoint only, not to where it redirects. */
+
+typedef struct quire_hf_repository quire_hf_repository;
+
+/* Empty texts: main for the revision, the environment's cache and token. */
+typedef struct quire_hf_hub_options {
+  quire_hf_text repository; /* ORG/NAME */
+  quire_hf_text revision;   /* a branch, tag or commit */
+  quire_hf_text cache;      /* the folder with models--ORG--NAME */
+  quire_hf_text token;
+} quire_hf_hub_options;
+
+/* Asks the hub what the repository has at the revision. Where the hub is not reached, or must not be asked
+ * (HF_HUB_OFFLINE), the cache's last revision of that name is taken. */
+int quire_hf_repository_open(const quire_hf_hub_options* options, quire_hf_repository** out, quire_hf_bytes* error);
+void quire_hf_repository_free(quire_hf_repository* repository);
+
+/* A JSON object: commit; folder, the snapshot's; files, a list of name and size (in bytes, or null); note, why the hub
+ * was not asked (empty where it was). */
+int quire_hf_repository_describe(const quire_hf_repository* repository, quire_hf_bytes* out, quire_hf_bytes* error);
+
+/* The path of a listed file in the snapshot's folder, downloaded first where it is missing there. `progress` (or NULL)
+ * is called by this thread with the bytes of the file that are there, at least ten times a second but for the time of
+ * connecting; where it returns false, the call ends, and a later one, of any program, goes on from what has come. */
+int quire_hf_repository_fetch(const quire_hf_repository* repository, const char* name, size_t size,
+                              bool (*progress)(void* context, uint64_t bytes), void* context, quire_hf_bytes* out,
+                              quire_hf_bytes* error);
+
+/* Makes the revision's commit the one that the cache gives without the hub. To be called once the files that are wanted
+ * are there. */
+int quire_hf_repository_settle(const quire_hf_repository* repository, quire_hf_bytes* error);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,9 @@ pub const OK: c_int = 0;
 pub const INVALID: c_int = 1;
 pub const RAISED: c_int = 2;
 pub const INTERNAL: c_int = 3;
+pub const NOT_FOUND: c_int = 4;
+pub const UNAVAILABLE: c_int = 5;
+pub const CANCELLED: c_int = 6;
 
 /// Why a call failed.
 pub enum Failure {
@@ -17,6 +20,12 @@ pub enum Failure {
     Invalid(String),
     /// A template called raise_exception with this message.
     Raised(String),
+    /// The hub or its cache lacks what was asked for.
+    NotFound(String),
+    /// The hub was not reached.
+    Unavailable(String),
+    /// The caller ended it.
+    Cancelled(String),
 }
 
 impl From<String> for Failure {
@@ -106,6 +115,9 @@ pub unsafe fn guard<T>(out: *mut T, error: *mut Bytes, call: impl FnOnce() -> Re
         }
         Ok(Err(Failure::Invalid(message))) => (INVALID, message),
         Ok(Err(Failure::Raised(message))) => (RAISED, message),
+        Ok(Err(Failure::NotFound(message))) => (NOT_FOUND, message),
+        Ok(Err(Failure::Unavailable(message))) => (UNAVAILABLE, message),
+        Ok(Err(Failure::Cancelled(message))) => (CANCELLED, message),
         Err(payload) => (INTERNAL, panic_message(payload)),
     };
     error.write(Bytes::from(message));

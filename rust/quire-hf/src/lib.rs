@@ -1,4 +1,4 @@
-//! Hugging Face's tokenizers and chat templates behind a C interface (include/quire_hf.h).
+//! Hugging Face's tokenizers, chat templates and hub behind a C interface (include/quire_hf.h).
 //!
 //! Every entry point catches panics and returns an error instead. What cannot be caught is prevented by the limits of
 //! `limits`. No thread is ever started here.
@@ -6,6 +6,7 @@
 mod clock;
 mod ffi;
 mod generation_tags;
+mod hub;
 mod limits;
 mod methods;
 mod python;

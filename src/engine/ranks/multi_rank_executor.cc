@@ -140,7 +140,7 @@ std::string describe(const WorkerSettings& settings, const std::string& own_weig
 // The other ranks go through the same meetings in RankServer::load().
 Result<LoadedExecutor> MultiRankExecutor::load(const EngineConfig& config, Checkpoint&& checkpoint,
                                                const ProgressCallback& progress) {
-  setup_.model = config.model;
+  setup_.model = config.path();
   setup_.model_plugins = config.model_plugins;
   QUIRE_ASSIGN_OR_RETURN(setup_.settings, settle_worker(config, checkpoint));
   setup_.tensor_parallel_size = config.tensor_parallel_size;

@@ -1,0 +1,17 @@
+// Where a model or adapter lies on this machine, once it does.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "hub/download.h"
+
+namespace quire {
+
+/// find_or_download(), with its progress on stderr.
+Result<std::string> locate(const std::string& path, HubContent content, const HubOptions& hub);
+
+/// Of an adapter: the revision is the model's own.
+Result<std::string> locate_adapter(const std::string& path, HubOptions hub);
+
+}  // namespace quire
