@@ -55,8 +55,12 @@ class [[nodiscard]] Expected {
 /// Every engine flag under its name, with the defaults for offline use. An absent value is decided when the model is
 /// loaded.
 struct LLMOptions {
-  std::string model;                       ///< a Hugging Face folder or a .gguf file
+  std::string model;                       ///< a Hugging Face folder, a .gguf file, or ORG/NAME of the hub
   std::string tokenizer;                   ///< where to read the tokenizer from; empty: from the model
+  std::string revision;                    ///< branch, tag or commit of a model from the hub; empty: main
+  std::string tokenizer_revision;          ///< of a tokenizer from the hub; empty: main
+  std::string download_dir;                ///< Hugging Face's cache; empty: HF_HUB_CACHE, else HF_HOME/hub
+  std::string hf_token;                    ///< empty: HF_TOKEN, else the saved one
   std::string chat_template;               ///< a path or the template's text; empty: the model's own
   std::string generation_config = "auto";  ///< auto: the model's own sampling defaults; vllm: none from there
   std::vector<std::string> model_plugins;  ///< libraries with models, each a path or ARCHITECTURE=PATH

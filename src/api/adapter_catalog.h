@@ -17,9 +17,10 @@ namespace quire {
 
 struct AdapterSpec {
   std::string name;
-  std::string path;             ///< a PEFT folder; "~/" is the home folder
+  std::string path;             ///< a PEFT folder; "~/" is the home folder; or what stands for `folder`
   std::string base_model_name;  ///< what /v1/models gives as parent; empty: the served model
   bool pinned = false;          ///< never leaves memory for lack of use
+  std::string folder;           ///< where a hub's adapter lies on this machine; empty: at `path`
 };
 
 /// One row of /v1/models.

@@ -23,7 +23,8 @@ Status judge_name(const std::string& name) {
   return {};
 }
 
-std::string expand_home(const std::string& path) {
+std::string folder_of(const AdapterSpec& spec) {
+  const std::string& path = spec.folder.empty() ? spec.path : spec.folder;
   const char* home = std::getenv("HOME");
   return path.starts_with("~/") && home != nullptr ? std::string(home) + path.substr(1) : path;
 }
@@ -156,7 +157,7 @@ void AdapterCatalog::State::load_new(const AdapterSpec& spec, bool in_place, con
       return ready(status.error());
     }
   }
-  Result<Adapter> loaded = ledger->load(spec.name, expand_home(spec.path));
+  Result<Adapter> loaded = ledger->load(spec.name, folder_of(spec));
   if (!loaded.ok()) {
     Error error = loaded.error();
     if (error.param.empty()) error.param = "lora_path";
@@ -186,7 +187,7 @@ void AdapterCatalog::State::load_known(const std::string& name, uint64_t serial)
     if (entry == entries.end() || entry->second.serial != serial || entry->second.adapter != nullptr) return;
     spec = entry->second.spec;
   }
-  Result<Adapter> loaded = ledger->load(name, expand_home(spec.path));
+  Result<Adapter> loaded = ledger->load(name, folder_of(spec));
   {
     const std::lock_guard lock(mutex);
     const auto entry = entries.find(name);

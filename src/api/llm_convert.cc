@@ -87,6 +87,8 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   EngineConfig config;
   config.offline = true;
   config.model = options.model;
+  config.hub = {options.revision, options.download_dir, options.hf_token};
+  config.tokenizer_revision = options.tokenizer_revision;
   if (options.generation_config != "auto" && options.generation_config != "vllm") {
     return invalid_argument(
         fmt::format("generation_config is '{}', but must be auto or vllm.", options.generation_config),

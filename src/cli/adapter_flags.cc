@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/locate.h"
+
 namespace quire::cli {
 
 void add_lora_engine_flags(FlagSet& flags, LoraConfig& config) {
@@ -29,7 +31,8 @@ void add_lora_engine_flags(FlagSet& flags, LoraConfig& config) {
 void add_lora_server_flags(FlagSet& flags, LoraConfig& config, std::vector<std::string>& modules) {
   flags.group("LoRA")
       .list("--lora-modules", "NAME=PATH",
-            "Adapters to load at start, each NAME=PATH or JSON such as {\"name\": \"a\", \"path\": \"/adapters/a\"}",
+            "Adapters to load at start, each NAME=PATH, NAME=ORG/ADAPTER of the hub, or JSON such as {\"name\": \"a\", "
+            "\"path\": \"/adapters/a\"}",
             &modules)
       .value(
           "--lora-dir", "DIR",
@@ -39,7 +42,8 @@ void add_lora_server_flags(FlagSet& flags, LoraConfig& config, std::vector<std::
 }
 
 void add_lora_path_flag(FlagSet& flags, std::vector<std::string>& paths) {
-  flags.group("LoRA").list("--lora", "PATH", "Folder of a LoRA adapter to load onto --model", &paths);
+  flags.group("LoRA").list("--lora", "PATH",
+                           "Folder, or ORG/ADAPTER of the hub, of a LoRA adapter to load onto --model", &paths);
 }
 
 void check_lora_arguments(const LoraConfig& config, const std::vector<std::string>& modules) {
@@ -101,8 +105,11 @@ AdapterSpec parse_lora_module(const std::string& text) {
 
 std::vector<AdapterLease> load_adapters(AsyncLlm& llm, const std::vector<AdapterSpec>& specs) {
   std::vector<AdapterLease> leases;
-  for (const AdapterSpec& spec : specs) {
+  for (AdapterSpec spec : specs) {
     QUIRE_CHECK(llm.adapters() != nullptr);
+    auto folder = locate_adapter(spec.path, llm.engine_config().hub);
+    if (!folder.ok()) throw StartupError(fmt::format("LoRA adapter '{}': {}", spec.name, folder.error().message));
+    spec.folder = std::move(folder).value();
     Result<AdapterLease> lease = llm.adapters()->load_and_wait(spec, false);
     if (!lease.ok()) throw StartupError(fmt::format("LoRA adapter '{}': {}", spec.name, lease.error().message));
     leases.push_back(std::move(lease).value());

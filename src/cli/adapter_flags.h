@@ -24,7 +24,8 @@ void check_lora_arguments(const LoraConfig& config, const std::vector<std::strin
 /// One value of --lora-modules: NAME=PATH, or JSON with name, path and base_model_name. Throws FlagError.
 AdapterSpec parse_lora_module(const std::string& text);
 
-/// Loads the adapters and returns them in order; throws StartupError with the sentence of the first that cannot be.
+/// Loads the adapters, those of a hub downloaded first, and returns them in order; throws StartupError with the
+/// sentence of the first that cannot be.
 std::vector<AdapterLease> load_adapters(AsyncLlm& llm, const std::vector<AdapterSpec>& specs);
 
 /// The paths of --lora as adapters, each under its path and its place as name.

@@ -50,7 +50,8 @@ void add_flags(FlagSet& flags, Arguments& a, bool chat) {
              })
       .flag("--stats", "Print tokens and times after each answer", &a.stats);
   flags.group("Model in this process")
-      .value("--model", "PATH", "Load this model here, with the flags below, instead of asking a server",
+      .value("--model", "PATH",
+             "Load this model (or ORG/NAME of the hub) here, with the flags below, instead of asking a server",
              into(&a.engine.config.model));
   add_engine_flags(flags, a.engine);
   add_lora_path_flag(flags, a.text.lora);

@@ -6,14 +6,17 @@
 #include <string>
 
 #include "checkpoint/weight_source.h"
+#include "hub/hub_options.h"
 #include "lora/adapter_files.h"
 
 namespace quire::cli {
 
-/// Opens an adapter; FlagError names `command` when the path is missing, StartupError says what is wrong with it.
-std::shared_ptr<const AdapterFiles> open_adapter(const std::string& path, const std::string& command);
+/// Opens an adapter, a path or a hub's; FlagError names `command` when the path is missing, StartupError says what is
+/// wrong with it.
+std::shared_ptr<const AdapterFiles> open_adapter(const std::string& path, const HubOptions& hub,
+                                                 const std::string& command);
 
-/// Opens a model of a family that quire or one of the plugins knows, without loading it.
-Checkpoint open_base_model(const std::string& path, std::span<const std::string> model_plugins);
+/// Opens a model, a path or a hub's, of a family that quire or one of the plugins knows, without loading it.
+Checkpoint open_base_model(const std::string& path, const HubOptions& hub, std::span<const std::string> model_plugins);
 
 }  // namespace quire::cli

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "cli/flag_set.h"
+#include "cli/hub_flags.h"
 #include "cli/lora_arguments.h"
 #include "lora/adapter_fit.h"
 
@@ -24,6 +25,7 @@ struct Arguments {
   std::string path;
   std::string model;
   std::vector<std::string> model_plugins;
+  HubOptions hub;
   bool json = false;
 };
 
@@ -157,9 +159,11 @@ Status check_fit(const AdapterFiles& files, const Checkpoint& model) {
 }
 
 int run(const Arguments& arguments) {
-  const auto files = open_adapter(arguments.path, "quire lora inspect");
+  const auto files = open_adapter(arguments.path, arguments.hub, "quire lora inspect");
   Status fit;
-  if (!arguments.model.empty()) fit = check_fit(*files, open_base_model(arguments.model, arguments.model_plugins));
+  if (!arguments.model.empty()) {
+    fit = check_fit(*files, open_base_model(arguments.model, arguments.hub, arguments.model_plugins));
+  }
   if (arguments.json) {
     print_json(*files, arguments, fit);
   } else {
@@ -176,13 +180,15 @@ Command add_lora_inspect_command(CLI::App& parent) {
   CLI::App* const app = parent.add_subcommand("inspect", "Print what an adapter holds, and whether it fits a model");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
-  flags.positional("PATH", "Folder with adapter_config.json", &arguments->path);
+  flags.positional("PATH", "Folder with adapter_config.json, or ORG/ADAPTER of the hub", &arguments->path);
   flags.group("Inspection")
-      .value("--model", "PATH", "A model to hold the adapter against; exit code 1 if it does not fit",
+      .value("--model", "PATH",
+             "A model, also ORG/NAME of the hub, to hold the adapter against; exit code 1 if it does not fit",
              into(&arguments->model))
       .repeatable("--model-plugin", "PATH|ARCHITECTURE=PATH",
                   "Shared library with the model's architecture, repeatable", &arguments->model_plugins)
       .flag("--json", "Print JSON, with every module", &arguments->json);
+  add_hub_flags(flags, arguments->hub);
   return {app, [arguments] { return run(*arguments); }};
 }
 

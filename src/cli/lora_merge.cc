@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "cli/flag_set.h"
+#include "cli/hub_flags.h"
 #include "cli/interrupt.h"
 #include "cli/lora_arguments.h"
 #include "cli/progress.h"
@@ -19,6 +20,7 @@ namespace {
 struct Arguments {
   std::string model, lora, output;
   std::vector<std::string> model_plugins;
+  HubOptions hub;
   int64_t max_shard_bytes = 5'000'000'000;
   int threads = 0;
 };
@@ -31,8 +33,8 @@ int run(const Arguments& arguments) {
   if (arguments.model.empty() || arguments.output.empty()) {
     throw FlagError("'quire lora merge' needs --model, --lora and --output.");
   }
-  const auto files = open_adapter(arguments.lora, "quire lora merge");
-  const Checkpoint model = open_base_model(arguments.model, arguments.model_plugins);
+  const auto files = open_adapter(arguments.lora, arguments.hub, "quire lora merge");
+  const Checkpoint model = open_base_model(arguments.model, arguments.hub, arguments.model_plugins);
   const InterruptGuard interrupt({SIGINT, SIGTERM, SIGHUP});
   ThreadPoolOptions pool_options;
   pool_options.threads = arguments.threads;
@@ -67,15 +69,17 @@ Command add_lora_merge_command(CLI::App& parent) {
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.group("Merge")
-      .value("--model", "PATH", "The base model, a folder in Hugging Face's layout", into(&arguments->model))
+      .value("--model", "PATH", "The base model, a folder in Hugging Face's layout or ORG/NAME of the hub",
+             into(&arguments->model))
       .repeatable("--model-plugin", "PATH|ARCHITECTURE=PATH",
                   "Shared library with the base model's architecture, repeatable", &arguments->model_plugins)
-      .value("--lora", "PATH", "The adapter's folder", into(&arguments->lora))
+      .value("--lora", "PATH", "The adapter's folder, or ORG/ADAPTER of the hub", into(&arguments->lora))
       .value("--output", "PATH", "The folder to write; it must not exist", into(&arguments->output))
       .value("--max-shard-size", "SIZE", "Largest weights file (default: 5g)",
              into_size(&arguments->max_shard_bytes, 1))
       .value("--threads", "N", "Compute threads (default: the allowed CPUs, cut to the cgroup's quota)",
              into(&arguments->threads, 1, 4096));
+  add_hub_flags(flags, arguments->hub);
   return {app, [arguments] { return run(*arguments); }};
 }
 

@@ -39,7 +39,9 @@ void settle_model(Arguments& a) {
   }
   if (model.empty()) model = a.model_flag;
   if (model.empty())
-    throw FlagError("'quire serve' needs a model: quire serve PATH, a Hugging Face folder or a .gguf file.");
+    throw FlagError(
+        "'quire serve' needs a model: quire serve PATH (a Hugging Face folder or a .gguf file) or ORG/NAME (of the "
+        "hub).");
   for (const std::string& name : a.server.options.served_model_names) {
     if (name.empty()) throw FlagError("--served-model-name: a name may not be empty.");
   }
@@ -84,7 +86,8 @@ Command add_serve_command(CLI::App& parent) {
   CLI::App* const app = parent.add_subcommand("serve", "Serve a model with an OpenAI-compatible API");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
-  flags.positional("MODEL", "A Hugging Face folder or a .gguf file", &arguments->engine.config.model);
+  flags.positional("MODEL", "A Hugging Face folder, a .gguf file, or ORG/NAME of the hub",
+                   &arguments->engine.config.model);
   flags.group("").value("--model", "PATH", "", into(&arguments->model_flag));
   add_server_flags(flags, arguments->server);
   add_engine_flags(flags, arguments->engine);

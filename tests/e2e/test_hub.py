@@ -293,3 +293,34 @@ def test_every_command_takes_a_name_of_the_hub(hub, tmp_path):
     assert answer.returncode == 0 and json.loads(result.read_text())["model"] == "org/llama", answer.stderr
     sentence = refused(run_quire("complete", "--model", "org/none", "--quick", "one"))
     assert "no path org/none" in sentence and "no org/none at" in sentence
+
+
+def test_adapters_come_from_the_hub_too(hub, tmp_path):
+    flags = ("--model", LLAMA, "--dtype", "float32", "--quick", "one two", "--max-tokens", "4", "--temperature", "0")
+    local = run_quire("complete", *flags, "--lora", ADAPTER)
+    assert local.returncode == 0
+    assert run_quire("complete", *flags, "--lora", "org/adapter").stdout == local.stdout
+    with running("org/llama", "--dtype", "float32", "--enable-lora", "--lora-modules", "tuned=org/adapter") as server:
+        card = requests.get(server.url + "/v1/models/tuned", timeout=10).json()
+        assert card["root"] == "org/adapter" and card["parent"] == "org/llama"
+        body = {"model": "tuned", "prompt": "one two", "max_tokens": 4, "temperature": 0}
+        answer = requests.post(server.url + "/v1/completions", json=body, timeout=60).json()
+        assert answer["choices"][0]["text"] == local.stdout[:-1]
+        body = {"lora_name": "other", "lora_path": "org/adapter"}
+        hub.requests.clear()
+        assert requests.post(server.url + "/v1/load_lora_adapter", json=body, timeout=60).status_code == 404
+        assert hub.requests == []  # a request makes the server download nothing
+    sentence = refused(run_quire("complete", *flags, "--lora", "org/llama"))
+    assert "org/llama has no adapter_config.json" in sentence
+    assert "is a LoRA adapter" in refused(run_quire("complete", "--model", "org/adapter", "--quick", "one"))
+
+
+def test_lora_commands_take_names_of_the_hub(hub, tmp_path):
+    answer = run_quire("lora", "inspect", "org/adapter", "--model", "org/llama")
+    assert answer.returncode == 0 and "It fits org/llama." in answer.stdout, answer.stderr
+    merged = {}
+    for name, model, adapter in (("hub", "org/llama", "org/adapter"), ("local", LLAMA, ADAPTER)):
+        answer = run_quire("lora", "merge", "--model", model, "--lora", adapter, "--output", tmp_path / name)
+        assert answer.returncode == 0, answer.stderr
+        merged[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if not path.is_symlink()}
+    assert merged["hub"] == merged["local"]

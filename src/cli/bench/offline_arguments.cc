@@ -19,9 +19,11 @@ void add_offline_flags(FlagSet& flags, OfflineArguments& a) {
       .value("--output-json", "PATH", "Write the result as JSON too", into(&a.output_json))
       .flag("--profile", "Tell where the time goes, rank by rank", &a.profile)
       .flag("--disable-tqdm", "No progress bar", &a.disable_progress);
-  flags.group("Model").value("--model", "PATH", "A Hugging Face folder or a .gguf file", into(&a.engine.config.model));
+  flags.group("Model").value("--model", "PATH", "A Hugging Face folder, a .gguf file, or ORG/NAME of the hub",
+                             into(&a.engine.config.model));
   add_engine_flags(flags, a.engine);
-  flags.group("LoRA").list("--lora", "PATH", "Folders of LoRA adapters that the prompts take in turn", &a.lora);
+  flags.group("LoRA").list(
+      "--lora", "PATH", "Folders, or ORG/ADAPTER of the hub, of LoRA adapters that the prompts take in turn", &a.lora);
   add_log_flags(flags, a.log);
 }
 

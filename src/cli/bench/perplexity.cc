@@ -115,7 +115,7 @@ Command add_bench_perplexity_command(CLI::App& parent) {
       .value("--text", "PATH", "A text file", into(&arguments->text))
       .value("--window", "N", "Tokens that are looked at together (default: 512)", into_size(&arguments->window, 2))
       .value("--output-json", "PATH", "Write the result as JSON too", into(&arguments->output_json));
-  flags.group("Model").value("--model", "PATH", "A Hugging Face folder or a .gguf file",
+  flags.group("Model").value("--model", "PATH", "A Hugging Face folder, a .gguf file, or ORG/NAME of the hub",
                              into(&arguments->engine.config.model));
   add_engine_flags(flags, arguments->engine);
   add_log_flags(flags, arguments->log);

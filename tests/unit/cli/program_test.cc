@@ -42,7 +42,9 @@ TEST(Program, WrongCommandLinesEndWithOneSentenceAndTwo) {
       {{"serve", "a", "b"},
        "The argument 'b' is not known to 'quire serve': 'quire serve --help' lists what there is."},
       {{"bench", "latncy"}, "The argument 'latncy' is not known to 'quire bench': did you mean latency?"},
-      {{"serve"}, "'quire serve' needs a model: quire serve PATH, a Hugging Face folder or a .gguf file."},
+      {{"serve"},
+       "'quire serve' needs a model: quire serve PATH (a Hugging Face folder or a .gguf file) or ORG/NAME (of the "
+       "hub)."},
       {{"serve", "a", "--model", "b"}, "MODEL is given twice: 'a' and --model 'b'."},
       {{"serve", "m", "--port", "http"}, "--port: 'http' is not a whole number."},
       {{"serve", "m", "--port", "70000"}, "--port: 70000 is not between 0 and 65535."},
