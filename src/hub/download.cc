@@ -58,7 +58,7 @@ bool is_missing(const Repository& repository, const std::string& name) {
 Result<Download> download(const HubId& id, HubContent content, const HubOptions& options,
                           const DownloadProgress& progress) {
   QUIRE_ASSIGN_OR_RETURN(const Repository repository, Repository::open(id.repository, options));
-  if (!repository.note().empty()) {
+  if (!repository.note().empty() && !repository.offline()) {
     spdlog::warn("{}: {}; the cached commit {} is used", id.repository, repository.note(), repository.commit());
   }
   QUIRE_ASSIGN_OR_RETURN(FileChoice choice, choose(repository, id, content));
@@ -96,9 +96,8 @@ Result<std::string> find_or_download(const std::string& path, HubContent content
   auto downloaded = download(*id, content, options, progress);
   const auto is = [&](ErrorKind kind) { return !downloaded.ok() && downloaded.error().kind == kind; };
   if (is(ErrorKind::kNotFound) || is(ErrorKind::kUnavailable)) {
-    return not_found(
-        fmt::format("There is no path {} here, and no hub gave it: {}", path, downloaded.error().message),
-        downloaded.error().param);
+    return not_found(fmt::format("There is no path {} here, and no hub gave it: {}", path, downloaded.error().message),
+                     downloaded.error().param);
   }
   if (!downloaded.ok()) return downloaded.error();
   return downloaded->path.string();

@@ -43,6 +43,7 @@ Result<Repository> Repository::open(const std::string& id, const HubOptions& opt
   repository.commit_ = object.at("commit").get<std::string>();
   repository.folder_ = object.at("folder").get<std::string>();
   repository.note_ = object.at("note").get<std::string>();
+  repository.offline_ = object.at("offline").get<bool>();
   for (const auto& file : object.at("files")) {
     HubFile& added = repository.files_.emplace_back(HubFile{file.at("name").get<std::string>(), std::nullopt});
     if (!file.at("size").is_null()) added.bytes = file.at("size").get<int64_t>();

@@ -29,6 +29,8 @@ class Repository {
   const std::filesystem::path& folder() const { return folder_; }
   /// Why the cache was taken without asking the hub; empty where the hub was asked.
   const std::string& note() const { return note_; }
+  /// Whether the user wanted it so (HF_HUB_OFFLINE).
+  bool offline() const { return offline_; }
   /// The repository in messages.
   std::string where() const;
 
@@ -46,6 +48,7 @@ class Repository {
 
   std::unique_ptr<quire_hf_repository, Deleter> handle_;
   std::string id_, commit_, note_;
+  bool offline_ = false;
   std::filesystem::path folder_;
   std::vector<HubFile> files_;
 };

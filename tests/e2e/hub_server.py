@@ -4,6 +4,7 @@ and every way in which both can fail."""
 import hashlib
 import json
 import re
+import ssl
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class FakeHub:
     other bytes of the same length, "stall" for one that stops sending until `go_on` is set. For large files faults are the
     CDN's."""
 
-    def __init__(self):
+    def __init__(self, tls: ssl.SSLContext | None = None):
         self.repositories, self.requests, self.faults = {}, [], defaultdict(list)
         self.stalled, self.go_on = threading.Event(), threading.Event()
         self.reset_listing = None  # bytes to answer a listing with
@@ -64,8 +65,11 @@ class FakeHub:
             handler = type("Handler", (_Handler,), {"hub": self, "server_name": name})
             self._servers[name] = ThreadingHTTPServer(("127.0.0.1", 0), handler)
             self._servers[name].daemon_threads = True
+            if tls is not None:
+                self._servers[name].socket = tls.wrap_socket(self._servers[name].socket, server_side=True)
             threading.Thread(target=self._servers[name].serve_forever, args=(0.05,), daemon=True).start()
-        self.url, self.cdn_url = (f"http://127.0.0.1:{self._servers[name].server_port}" for name in ("hub", "cdn"))
+        scheme = "http" if tls is None else "https"
+        self.url, self.cdn_url = (f"{scheme}://127.0.0.1:{self._servers[name].server_port}" for name in ("hub", "cdn"))
 
     def add(self, name: str, files: dict, **options) -> Repository:
         commit = hashlib.sha1((name + "".join(files)).encode()).hexdigest()

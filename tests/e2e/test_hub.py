@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import threading
 from pathlib import Path
@@ -194,7 +195,8 @@ def test_without_a_network_the_cache_is_used(hub):
 def test_offline_only_the_cache_counts(hub):
     snapshot = check_snapshot(pull("org/llama"), LLAMA)
     hub.requests.clear()
-    assert check_snapshot(pull("org/llama", HF_HUB_OFFLINE="1"), LLAMA) == snapshot
+    answer = pull("org/llama", HF_HUB_OFFLINE="1")
+    assert check_snapshot(answer, LLAMA) == snapshot and answer.stderr == ""  # it was asked for
     assert "HF_HUB_OFFLINE is set" in refused(pull("org/qwen", HF_HUB_OFFLINE="1"))
     (snapshot / WEIGHTS).unlink()
     sentence = refused(pull("org/llama", HF_HUB_OFFLINE="1"))
@@ -324,3 +326,34 @@ def test_lora_commands_take_names_of_the_hub(hub, tmp_path):
         assert answer.returncode == 0, answer.stderr
         merged[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if not path.is_symlink()}
     assert merged["hub"] == merged["local"]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """A certificate authority that no system knows (ca.pem), and a server's certificate from it (server.pem with its key)."""
+    folder = tmp_path_factory.mktemp("authority")
+    (folder / "leaf.cnf").write_text("basicConstraints=critical,CA:FALSE\nsubjectAltName=IP:127.0.0.1\n")
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    for command in (("req", "-x509", *new_key, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=company"),
+                    ("req", "-new", *new_key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=hub"),
+                    ("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+                     "-extfile", "leaf.cnf", "-out", "server.pem")):
+        subprocess.run(["openssl", *command], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_a_companys_certificates_are_trusted_where_they_are_named(hub, authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "server.pem", authority / "server.key")
+    secure = FakeHub(context)
+    try:
+        secure.add_folder("org/llama", LLAMA)
+        trusting = {"HF_ENDPOINT": secure.url, "SSL_CERT_FILE": str(authority / "ca.pem")}
+        assert "SSL_CERT_FILE" in refused(pull("org/llama", HF_ENDPOINT=secure.url))
+        assert "is no file of certificates" in refused(pull("org/llama", **(trusting | {"SSL_CERT_FILE": str(LLAMA / "config.json")})))
+        encrypted, secure.cdn_url = secure.cdn_url, hub.cdn_url
+        assert "which is not encrypted" in refused(pull("org/llama", **trusting))
+        secure.cdn_url = encrypted
+        check_snapshot(pull("org/llama", **trusting), LLAMA)
+    finally:
+        secure.close()

@@ -121,7 +121,7 @@ int quire_hf_repository_open(const quire_hf_hub_options* options, quire_hf_repos
 void quire_hf_repository_free(quire_hf_repository* repository);
 
 /* A JSON object: commit; folder, the snapshot's; files, a list of name and size (in bytes, or null); note, why the hub
- * was not asked (empty where it was). */
+ * was not asked (empty where it was); offline, whether it must not be. */
 int quire_hf_repository_describe(const quire_hf_repository* repository, quire_hf_bytes* out, quire_hf_bytes* error);
 
 /* The path of a listed file in the snapshot's folder, downloaded first where it is missing there. `progress` (or NULL)

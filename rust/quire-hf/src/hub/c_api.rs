@@ -73,8 +73,8 @@ pub unsafe extern "C" fn quire_hf_repository_describe(
             repository.files().iter().map(|file| json!({"name": file.name, "size": file.size})).collect();
         let folder = repository.folder();
         let folder = folder.to_str().ok_or_else(|| Failure::Invalid("the cache's path is not UTF-8".to_string()))?;
-        let description =
-            json!({"commit": repository.commit(), "folder": folder, "note": repository.note(), "files": files});
+        let description = json!({"commit": repository.commit(), "folder": folder, "note": repository.note(),
+                   "offline": repository.is_offline(), "files": files});
         Ok(Bytes::from(description.to_string()))
     })
 }

@@ -85,6 +85,10 @@ impl Repository {
     pub fn note(&self) -> &str {
         &self.note
     }
+    /// Whether the hub must not be asked.
+    pub fn is_offline(&self) -> bool {
+        self.settings.offline
+    }
 
     /// The snapshot's folder.
     pub fn folder(&self) -> PathBuf {
