@@ -6,6 +6,7 @@
 #include <new>
 #include <system_error>
 
+#include "hub/hub_id.h"
 #include "lora/adapter_files.h"
 
 namespace quire {
@@ -38,7 +39,9 @@ class EngineAdapterMemory final : public AdapterMemory {
   static Status judge_path(const fs::path& folder) {
     std::error_code error;
     if (!fs::exists(folder, error)) {
-      return not_found(fmt::format("There is no LoRA adapter at {}: give the path of a PEFT folder.", folder.string()),
+      const bool of_hub = parse_hub_id(folder.string()).has_value();
+      return not_found(fmt::format("There is no LoRA adapter at {}: give the path of a PEFT folder{}.", folder.string(),
+                                   of_hub ? ", such as 'quire pull' prints for an adapter of the hub" : ""),
                        "lora_path");
     }
     if (fs::is_directory(folder, error)) return {};

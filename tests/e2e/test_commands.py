@@ -11,7 +11,7 @@ import pytest
 
 from conftest import MODELS, binary, run_quire, running
 
-COMMANDS = [(), ("serve",), ("chat",), ("complete",), ("bench",), ("bench", "serve"), ("bench", "throughput"),
+COMMANDS = [(), ("serve",), ("pull",), ("chat",), ("complete",), ("bench",), ("bench", "serve"), ("bench", "throughput"),
             ("bench", "latency"), ("bench", "machine"), ("collect-env",)]
 
 

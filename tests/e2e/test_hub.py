@@ -310,7 +310,8 @@ def test_adapters_come_from_the_hub_too(hub, tmp_path):
         assert answer["choices"][0]["text"] == local.stdout[:-1]
         body = {"lora_name": "other", "lora_path": "org/adapter"}
         hub.requests.clear()
-        assert requests.post(server.url + "/v1/load_lora_adapter", json=body, timeout=60).status_code == 404
+        answer = requests.post(server.url + "/v1/load_lora_adapter", json=body, timeout=60)
+        assert answer.status_code == 404 and "'quire pull' prints" in answer.json()["error"]["message"]
         assert hub.requests == []  # a request makes the server download nothing
     sentence = refused(run_quire("complete", *flags, "--lora", "org/llama"))
     assert "org/llama has no adapter_config.json" in sentence

@@ -98,12 +98,15 @@ impl Repository {
     fn ask_hub(&mut self) -> Result<(), Trouble> {
         let token = self.settings.token.clone();
         self.client = Some(Client::new(&self.settings.endpoint, token).map_err(Trouble::invalid)?);
-        let listing = match self.fetch_listing() {
+        let mut listing = self.fetch_listing();
+        if matches!(listing, Err(Trouble::Passing(_))) {
+            listing = with_retries(&mut || Ok(()), |_| (false, self.fetch_listing()));
+        }
+        let listing = match listing {
             Err(Trouble::Unreached(why) | Trouble::Passing(why)) if self.look_into_cache(&why).is_ok() => {
                 self.client = None;
                 return Ok(());
             }
-            Err(Trouble::Passing(_)) => with_retries(&mut || Ok(()), |_| (false, self.fetch_listing()))?,
             other => other?,
         };
         self.read_listing(&listing)
