@@ -95,7 +95,7 @@ struct LLMOptions {
 /// stands for that path from then on.
 struct LoraRequest {
   std::string name;
-  std::string path;  ///< a PEFT folder
+  std::string path;  ///< a PEFT folder, or ORG/ADAPTER of the hub
 };
 
 /// A loaded model. Thread-safe; movable. Destroying it ends what still runs.

@@ -14,6 +14,7 @@
 
 #include "api/async_llm.h"
 #include "api/llm_convert.h"
+#include "api/locate.h"
 #include "api/prompt_truncation.h"
 #include "base/default_log.h"
 #include "text/chat_messages.h"
@@ -84,7 +85,11 @@ Result<AdapterLease> LLM::Impl::adapter_of(const std::optional<LoraRequest>& lor
         fmt::format("The prompt names the LoRA adapter '{}', but LLMOptions::enable_lora is not set.", lora->name),
         "lora");
   }
-  return adapters->use_and_wait({lora->name, lora->path, {}, false});
+  AdapterSpec spec{lora->name, lora->path, {}, false};
+  if (!adapters->knows(lora->name)) {
+    QUIRE_ASSIGN_OR_RETURN(spec, locate_adapter(spec, engine->engine_config().hub));
+  }
+  return adapters->use_and_wait(spec);
 }
 
 Result<std::vector<int32_t>> LLM::Impl::prompt_ids(const Prompt& prompt, const SamplingParams& params) const {
@@ -246,8 +251,9 @@ Expected<uint64_t> LLM::add_lora(const LoraRequest& request, bool load_inplace) 
   return guarded<uint64_t>([&]() -> Result<uint64_t> {
     AdapterCatalog* const adapters = impl_->engine->adapters();
     if (adapters == nullptr) return invalid_argument("LLMOptions::enable_lora is not set.", "enable_lora");
-    QUIRE_ASSIGN_OR_RETURN(const AdapterLease lease,
-                           adapters->load_and_wait({request.name, request.path, {}, false}, load_inplace));
+    QUIRE_ASSIGN_OR_RETURN(const AdapterSpec spec,
+                           locate_adapter({request.name, request.path, {}, false}, impl_->engine->engine_config().hub));
+    QUIRE_ASSIGN_OR_RETURN(const AdapterLease lease, adapters->load_and_wait(spec, load_inplace));
     return lease->id;
   });
 }

@@ -19,4 +19,9 @@ Result<std::string> locate_adapter(const std::string& path, HubOptions hub) {
   return locate(path, HubContent::kAdapter, hub);
 }
 
+Result<AdapterSpec> locate_adapter(AdapterSpec spec, const HubOptions& hub) {
+  QUIRE_ASSIGN_OR_RETURN(spec.folder, locate_adapter(spec.path, hub));
+  return spec;
+}
+
 }  // namespace quire

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "api/adapter_catalog.h"
 #include "base/result.h"
 #include "hub/download.h"
 
@@ -13,5 +14,7 @@ Result<std::string> locate(const std::string& path, HubContent content, const Hu
 
 /// Of an adapter: the revision is the model's own.
 Result<std::string> locate_adapter(const std::string& path, HubOptions hub);
+/// The adapter with its folder found.
+Result<AdapterSpec> locate_adapter(AdapterSpec spec, const HubOptions& hub);
 
 }  // namespace quire

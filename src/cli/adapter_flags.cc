@@ -105,13 +105,15 @@ AdapterSpec parse_lora_module(const std::string& text) {
 
 std::vector<AdapterLease> load_adapters(AsyncLlm& llm, const std::vector<AdapterSpec>& specs) {
   std::vector<AdapterLease> leases;
-  for (AdapterSpec spec : specs) {
+  for (const AdapterSpec& spec : specs) {
     QUIRE_CHECK(llm.adapters() != nullptr);
-    auto folder = locate_adapter(spec.path, llm.engine_config().hub);
-    if (!folder.ok()) throw StartupError(fmt::format("LoRA adapter '{}': {}", spec.name, folder.error().message));
-    spec.folder = std::move(folder).value();
-    Result<AdapterLease> lease = llm.adapters()->load_and_wait(spec, false);
-    if (!lease.ok()) throw StartupError(fmt::format("LoRA adapter '{}': {}", spec.name, lease.error().message));
+    const auto check = [&](const auto& result) {
+      if (!result.ok()) throw StartupError(fmt::format("LoRA adapter '{}': {}", spec.name, result.error().message));
+    };
+    const Result<AdapterSpec> located = locate_adapter(spec, llm.engine_config().hub);
+    check(located);
+    Result<AdapterLease> lease = llm.adapters()->load_and_wait(*located, false);
+    check(lease);
     leases.push_back(std::move(lease).value());
   }
   return leases;
