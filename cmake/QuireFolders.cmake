@@ -8,6 +8,14 @@ if(QUIRE_SANITIZE)
   target_link_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE})
 endif()
 
+# Sanitized builds compile several sources as one: most of their time goes into reading headers. So no two sources of one folder may
+# give names in their unnamed namespaces to different things.
+function(quire_join_sources target)
+  if(QUIRE_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 function(quire_folder name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
@@ -17,6 +25,7 @@ function(quire_folder name)
     set(sources ${CMAKE_BINARY_DIR}/empty/${name}.cc)
   endif()
   add_library(quire_${name} STATIC ${sources})
+  quire_join_sources(quire_${name})
   target_include_directories(quire_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM ARG_DEPENDS PREPEND quire_)
   target_link_libraries(quire_${name} PUBLIC quire_options ${ARG_DEPENDS} ${ARG_LIBRARIES})

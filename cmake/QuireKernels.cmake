@@ -12,16 +12,18 @@ function(quire_kernels folder)
   set(flags_avx512_vnni ${flags_avx512} -mavx512vnni)
   set(isas generic)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    list(APPEND isas avx2 avx512 avx512_bf16 avx512_vnni)
+    list(APPEND isas avx2)
+    if(QUIRE_SANITIZE)
+      target_compile_definitions(quire_${folder} PRIVATE QUIRE_NO_AVX512)
+    else()
+      list(APPEND isas avx512 avx512_bf16 avx512_vnni)
+    endif()
   endif()
-  # Sanitized builds instrument the generic variant, avx2 without UBSan, and avx512, which is there to link, not at all: it is the same source,
-  # and the wide variants would take minutes to compile. So would linear.cc and quantized.cc, whose tiles are unrolled templates: of them the generic variant alone
-  # is instrumented, by ASan. These options follow the sanitizer's own.
+  # Sanitized builds instrument the generic variant and, without UBSan, avx2. The wide variants, which are the same source, are left out: they would take minutes
+  # to compile. So would linear.cc and quantized.cc, whose tiles are unrolled templates: of them the generic variant alone is instrumented, by ASan. These options
+  # follow the sanitizer's own.
   set(sanitized_generic -O1)
   set(sanitized_avx2 -O1 -fno-sanitize=undefined)
-  set(sanitized_avx512 -O0 -fno-sanitize=all)
-  set(sanitized_avx512_bf16 ${sanitized_avx512})
-  set(sanitized_avx512_vnni ${sanitized_avx512})
   if(QUIRE_SANITIZE)
     set(is_generic $<STREQUAL:$<TARGET_PROPERTY:QUIRE_ISA>,generic>)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/cpu/kernels/linear.cc ${PROJECT_SOURCE_DIR}/src/ops/cpu/kernels/quantized.cc PROPERTIES COMPILE_OPTIONS

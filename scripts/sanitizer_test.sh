@@ -18,8 +18,6 @@ scripts/setup.sh --test
 cmake --preset "$preset" >/dev/null
 cmake --build "build-$preset" --target "${targets[@]}"
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-# Of the wide variants of the kernels, avx2 is the instrumented one.
-if grep -qw avx2 /proc/cpuinfo; then export QUIRE_CPU_ISA=avx2; fi
 for target in "${targets[@]}"; do
   filter='-*avx512*:PagedAttention.LongContexts*'
   # Under mpirun it is Open MPI's own locks and leaks that are found.

@@ -14,10 +14,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxListed = 10'000;
-constexpr size_t kMaxNameBytes = 255;
+constexpr size_t kMaxFileNameBytes = 255;
 
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' && !has_control_characters(name) &&
+  return !name.empty() && name.size() <= kMaxFileNameBytes && name.front() != '.' && !has_control_characters(name) &&
          name.find_first_of("/\\") == std::string::npos && name.find("..") == std::string::npos;
 }
 

@@ -10,7 +10,7 @@ struct NeutralKey {
   std::string_view key;
   double neutral;
 };
-constexpr NeutralKey kRefusedUnlessNeutral[] = {
+constexpr NeutralKey kRefusedKeys[] = {
     {"expert_count", 0},
     {"expert_used_count", 0},
     {"expert_shared_count", 0},
@@ -66,7 +66,7 @@ constexpr NeutralKey kRefusedUnlessNeutral[] = {
     {"rope.scaling.yarn_log_multiplier", 0},
 };
 
-constexpr std::string_view kHarmless[] = {
+constexpr std::string_view kHarmlessKeys[] = {
     "vocab_size",
     "rope.scaling.finetuned",
     // Left over in the file where the type of scaling does not read them.
@@ -135,12 +135,12 @@ bool GgufMetadata::is_neutral(const std::string& key, double neutral) const {
 std::vector<std::string> judge_other_metadata(GgufMetadata& metadata) {
   std::vector<std::string> unknown;
   for (const std::string& key : metadata.unread_keys()) {
-    const auto* neutral = std::ranges::find(kRefusedUnlessNeutral, std::string_view(key), &NeutralKey::key);
-    if (neutral != std::end(kRefusedUnlessNeutral)) {
+    const auto* neutral = std::ranges::find(kRefusedKeys, std::string_view(key), &NeutralKey::key);
+    if (neutral != std::end(kRefusedKeys)) {
       if (!metadata.is_neutral(key, neutral->neutral)) {
         metadata.refuse(key, "changes the result and is not supported");
       }
-    } else if (std::ranges::find(kHarmless, key) == std::end(kHarmless)) {
+    } else if (std::ranges::find(kHarmlessKeys, key) == std::end(kHarmlessKeys)) {
       unknown.push_back(key);
     }
   }

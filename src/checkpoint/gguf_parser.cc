@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kMaxNameBytes = 64 * 1024;
-constexpr uint32_t kMaxDimensions = 4;
+constexpr uint32_t kGgufDimensions = 4;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 20;
 // The least a metadata entry (name length, type, value) and a tensor entry (name length, dimensions, type, offset)
@@ -131,7 +131,7 @@ Status GgufFile::Parser::parse_tensor() {
   if (name_bytes > kMaxNameBytes) return malformed("a tensor's name claims " + std::to_string(name_bytes) + " bytes");
   tensor.name = reader_.take_string(name_bytes);
   const auto dimensions = reader_.read<uint32_t>();
-  if (dimensions > kMaxDimensions) {
+  if (dimensions > kGgufDimensions) {
     return malformed("tensor " + quote_name(tensor.name) + " claims " + std::to_string(dimensions) + " dimensions");
   }
   tensor.shape.resize(dimensions);

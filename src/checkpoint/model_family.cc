@@ -29,7 +29,7 @@ struct NeutralField {
   const char* key;
   double neutral;  ///< false counts as 0, true as 1
 };
-constexpr NeutralField kRefusedUnlessNeutral[] = {
+constexpr NeutralField kRefusedFields[] = {
     {"attn_logit_softcapping", 0},
     {"final_logit_softcapping", 0},
     {"logits_scaling", 1},
@@ -92,7 +92,7 @@ constexpr NeutralField kRefusedUnlessNeutral[] = {
 };
 
 // Fields that do not change what the model computes at inference.
-constexpr std::string_view kHarmless[] = {
+constexpr std::string_view kHarmlessFields[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_from_model_config",
@@ -189,14 +189,14 @@ std::vector<std::string> judge_other_fields(const ModelFamily& family, JsonField
   for (const std::string& key : fields.unread_keys()) {
     const auto* value = fields.find(key);
     const auto* neutral =
-        std::ranges::find_if(kRefusedUnlessNeutral, [&](const auto& field) { return field.key == key; });
-    if (neutral != std::end(kRefusedUnlessNeutral)) {
+        std::ranges::find_if(kRefusedFields, [&](const auto& field) { return field.key == key; });
+    if (neutral != std::end(kRefusedFields)) {
       if (value != nullptr && !is_neutral(*value, neutral->neutral)) {
         fields.fail(unsupported(fields.where() + ": field " + quote_name(key) +
                                     " changes the result and is not supported for " + std::string(family.architecture),
                                 key));
       }
-    } else if (value != nullptr && std::ranges::find(kHarmless, key) == std::end(kHarmless)) {
+    } else if (value != nullptr && std::ranges::find(kHarmlessFields, key) == std::end(kHarmlessFields)) {
       unknown.push_back(key);
     }
   }

@@ -14,7 +14,7 @@ using nlohmann::json;
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = int64_t{1} << 32;
+constexpr int64_t kMaxOriginalPositions = int64_t{1} << 32;
 
 /// rope_parameters may hold one dictionary per layer type; those are read only when they all agree.
 const json* select_parameters(JsonFields& fields) {
@@ -94,8 +94,8 @@ void read_yarn(JsonFields& rope, RopeConfig& config) {
 
 void read_original_length(JsonFields& fields, JsonFields& rope, int64_t max_position_embeddings, RopeConfig& config) {
   const bool needed = config.type == RopeType::kYarn || config.type == RopeType::kLlama3;
-  const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxPositions);
-  const auto outer = fields.optional_integer("original_max_position_embeddings", 1, kMaxPositions);
+  const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxOriginalPositions);
+  const auto outer = fields.optional_integer("original_max_position_embeddings", 1, kMaxOriginalPositions);
   config.original_max_position_embeddings = inner.value_or(needed ? max_position_embeddings : 0);
   if (needed && outer) config.original_max_position_embeddings = *outer;
 }

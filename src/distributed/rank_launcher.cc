@@ -16,7 +16,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto kTick = milliseconds(20);               // how often the launcher looks
+constexpr auto kLauncherTick = milliseconds(20);               // how often the launcher looks
 constexpr auto kLongestEnd = std::chrono::seconds(5);  // for a killed process to be gone
 
 std::string describe(int rank, int pid) {
@@ -28,7 +28,7 @@ std::string describe(int rank, int pid) {
 milliseconds since(steady_clock::time_point& last) {
   const auto passed = duration_cast<milliseconds>(steady_clock::now() - last);
   last += passed;  // what is less than a millisecond counts next time
-  return std::min(passed, 4 * kTick);
+  return std::min(passed, 4 * kLauncherTick);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ Status RankLauncher::wait_until_joined() {
                      {}};
       }
     }
-    std::this_thread::sleep_for(kTick / 4);
+    std::this_thread::sleep_for(kLauncherTick / 4);
   }
 }
 
@@ -110,7 +110,7 @@ void RankLauncher::watch() {
         if (rank.state != RankState::kDead) ends.push_back({rank.process.descriptor(), POLLIN, 0});
       }
     }
-    poll(ends.data(), ends.size(), static_cast<int>(kTick.count()));
+    poll(ends.data(), ends.size(), static_cast<int>(kLauncherTick.count()));
     const std::lock_guard lock(mutex_);
     const auto now = steady_clock::now();
     look_for_ends();

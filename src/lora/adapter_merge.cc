@@ -13,10 +13,10 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kElementsAtOnce = 1 << 20;
+constexpr int64_t kMergedAtOnce = 1 << 20;
 
 /// How many rows of `cols` values to work on together.
-int64_t rows_at_once(int64_t cols) { return std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, cols)); }
+int64_t rows_at_once(int64_t cols) { return std::max<int64_t>(1, kMergedAtOnce / std::max<int64_t>(1, cols)); }
 
 std::vector<float> transposed(const std::vector<float>& values, int64_t rows, int64_t cols) {
   std::vector<float> result(values.size());

@@ -8,7 +8,7 @@ namespace quire {
 namespace {
 
 using State = AdapterPattern::State;
-using Kind = AdapterPattern::Kind;
+using StepKind = AdapterPattern::Kind;
 
 constexpr size_t kMaxStates = 20'000;
 
@@ -24,7 +24,7 @@ class PatternCompiler {
     switch (node.kind) {
       case PatternNode::Kind::kBytes:
         byte_sets_.push_back(node.bytes);
-        return add({Kind::kBytes, next, 0, static_cast<int>(byte_sets_.size()) - 1});
+        return add({StepKind::kBytes, next, 0, static_cast<int>(byte_sets_.size()) - 1});
       case PatternNode::Kind::kSequence:
         for (auto part = node.children.rbegin(); part != node.children.rend(); ++part) next = emit(*part, next);
         return next;
@@ -33,17 +33,17 @@ class PatternCompiler {
       case PatternNode::Kind::kRepeat:
         return emit_repeat(node, next);
       case PatternNode::Kind::kBegin:
-        return add({Kind::kBegin, next, 0, 0});
+        return add({StepKind::kBegin, next, 0, 0});
       case PatternNode::Kind::kEnd:
-        return add({Kind::kEnd, next, 0, 0});
+        return add({StepKind::kEnd, next, 0, 0});
       case PatternNode::Kind::kWordEdge:
-        return add({Kind::kWordEdge, next, 0, 0});
+        return add({StepKind::kWordEdge, next, 0, 0});
       case PatternNode::Kind::kNoWordEdge:
-        return add({Kind::kNoWordEdge, next, 0, 0});
+        return add({StepKind::kNoWordEdge, next, 0, 0});
       case PatternNode::Kind::kAhead:
       case PatternNode::Kind::kNotAhead: {
-        const Kind kind = node.kind == PatternNode::Kind::kAhead ? Kind::kAhead : Kind::kNotAhead;
-        const int inner = emit(node.children[0], add({Kind::kAccept, 0, 0, 0}));
+        const StepKind kind = node.kind == PatternNode::Kind::kAhead ? StepKind::kAhead : StepKind::kNotAhead;
+        const int inner = emit(node.children[0], add({StepKind::kAccept, 0, 0, 0}));
         return add({kind, next, inner, 0});
       }
     }
@@ -64,7 +64,7 @@ class PatternCompiler {
     int start = emit(node.children.back(), next);
     for (size_t i = node.children.size() - 1; i-- > 0;) {
       const int way = emit(node.children[i], next);
-      start = add({Kind::kSplit, way, start, 0});
+      start = add({StepKind::kSplit, way, start, 0});
     }
     return start;
   }
@@ -73,9 +73,9 @@ class PatternCompiler {
     const PatternNode& part = node.children[0];
     int start = next;
     if (node.max) {
-      for (int i = node.min; i < *node.max && !full(); ++i) start = add({Kind::kSplit, emit(part, start), next, 0});
+      for (int i = node.min; i < *node.max && !full(); ++i) start = add({StepKind::kSplit, emit(part, start), next, 0});
     } else {
-      start = add({Kind::kSplit, 0, next, 0});
+      start = add({StepKind::kSplit, 0, next, 0});
       const int body = emit(part, start);
       if (!full()) states_[static_cast<size_t>(start)].next = body;
     }
@@ -104,7 +104,7 @@ Result<AdapterPattern> AdapterPattern::compile(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(const PatternNode tree, parse_pattern(text));
   AdapterPattern pattern;
   PatternCompiler compiler(pattern.states_, pattern.byte_sets_);
-  pattern.start_ = compiler.emit(tree, compiler.add({Kind::kAccept, 0, 0, 0}));
+  pattern.start_ = compiler.emit(tree, compiler.add({StepKind::kAccept, 0, 0, 0}));
   if (compiler.full()) return invalid_argument("its repetitions make it too large");
   return pattern;
 }
@@ -132,31 +132,31 @@ bool AdapterPattern::run(int start, size_t position, std::string_view name, bool
     const State& state = states_[static_cast<size_t>(index)];
     bool passes = true;
     switch (state.kind) {
-      case Kind::kBytes:
+      case StepKind::kBytes:
         if (at < name.size() && byte_sets_[static_cast<size_t>(state.bytes)][static_cast<unsigned char>(name[at])]) {
           visit(state.next, at + 1);
         }
         continue;
-      case Kind::kSplit:
+      case StepKind::kSplit:
         visit(state.other, at);
         break;
-      case Kind::kBegin:
+      case StepKind::kBegin:
         passes = at == 0;
         break;
-      case Kind::kEnd:
+      case StepKind::kEnd:
         passes = at == name.size();
         break;
-      case Kind::kWordEdge:
+      case StepKind::kWordEdge:
         passes = at_word_edge(name, at);
         break;
-      case Kind::kNoWordEdge:
+      case StepKind::kNoWordEdge:
         passes = !at_word_edge(name, at);
         break;
-      case Kind::kAhead:
-      case Kind::kNotAhead:
-        passes = run(state.other, at, name, false, budget) == (state.kind == Kind::kAhead);
+      case StepKind::kAhead:
+      case StepKind::kNotAhead:
+        passes = run(state.other, at, name, false, budget) == (state.kind == StepKind::kAhead);
         break;
-      case Kind::kAccept:
+      case StepKind::kAccept:
         if (!whole || at == name.size()) return true;
         continue;
     }

@@ -10,7 +10,7 @@ namespace {
 using Role = AdapterTensorRole;
 using Parts = std::span<const std::string_view>;
 
-constexpr size_t kMaxLength = 512;
+constexpr size_t kMaxNameLength = 512;
 
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -126,7 +126,7 @@ std::string checkpoint_path(Parts parts) {
 }  // namespace
 
 std::optional<AdapterTensorName> parse_adapter_tensor_name(std::string_view name) {
-  if (name.size() > kMaxLength) return std::nullopt;
+  if (name.size() > kMaxNameLength) return std::nullopt;
   const std::vector<std::string_view> all = split(name);
   if (std::ranges::find(all, std::string_view()) != all.end()) return std::nullopt;
   Parts parts = all;

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-using Kind = AdaptableLayer::Kind;
+using LayerKind = AdaptableLayer::Kind;
 
 class ModuleCheck {
  public:
@@ -19,7 +19,7 @@ class ModuleCheck {
 
   Status run() const {
     QUIRE_RETURN_IF_ERROR(check_kinds());
-    const bool embedding = base_.kind == Kind::kEmbedding;
+    const bool embedding = base_.kind == LayerKind::kEmbedding;
     const int64_t inputs = embedding ? base_.outputs : base_.inputs;   // of an embedding, A's input is the token
     const int64_t outputs = embedding ? base_.inputs : base_.outputs;  // and what comes out is the hidden state
     QUIRE_RETURN_IF_ERROR(check(module_.a, {module_.rank, inputs}));
@@ -48,7 +48,7 @@ class ModuleCheck {
                                     fmt::join(expected, ", ")));
   }
 
-  bool has_vocabulary() const { return base_.kind == Kind::kEmbedding || is_output_head(module_.path); }
+  bool has_vocabulary() const { return base_.kind == LayerKind::kEmbedding || is_output_head(module_.path); }
 
   Status check_kinds() const {
     if ((module_.a == nullptr) != (module_.b == nullptr)) return refuse("has only one of A and B");
@@ -65,8 +65,8 @@ class ModuleCheck {
   Status check_pair_kind() const {
     if (module_.rank < 1) return refuse("has rank 0");
     if (module_.weight != nullptr) return refuse("has A and B beside a whole weight");
-    if (base_.kind == Kind::kNorm) return refuse("has A and B, but its weight is no matrix");
-    const bool embedding = base_.kind == Kind::kEmbedding;
+    if (base_.kind == LayerKind::kNorm) return refuse("has A and B, but its weight is no matrix");
+    const bool embedding = base_.kind == LayerKind::kEmbedding;
     if (embedding && module_.lora_bias != nullptr) return refuse("is an embedding, but has a bias of B");
     if (module_.embedding == embedding) return {};
     return refuse(embedding ? "is an embedding, but its A and B are those of a linear layer"
@@ -81,7 +81,7 @@ class ModuleCheck {
 
   Status check_whole(const WeightInfo* tensor) const {
     if (tensor == nullptr) return {};
-    if (base_.kind == Kind::kNorm) return check(tensor, {base_.outputs});
+    if (base_.kind == LayerKind::kNorm) return check(tensor, {base_.outputs});
     const bool resized = has_vocabulary() && tensor->shape.size() == 2 && tensor->shape[1] == base_.inputs &&
                          tensor->shape[0] != base_.outputs;
     if (!resized) return check(tensor, {base_.outputs, base_.inputs});

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kLargestLogit = std::numeric_limits<float>::max();
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
 bool has_penalties(const SamplingParams& params) {
@@ -82,7 +82,7 @@ void LogitEdits::penalize(std::span<float> row) const {
   for (const TokenHistory::Entry& entry : history_.entries()) {
     float& logit = row[static_cast<size_t>(entry.token)];
     // Penalties beyond float's range: 0 stays 0, and what grows stays finite.
-    if (logit != 0.0f) logit = logit > 0.0f ? std::min(logit / repetition, kLargest) : logit * repetition;
+    if (logit != 0.0f) logit = logit > 0.0f ? std::min(logit / repetition, kLargestLogit) : logit * repetition;
     if (entry.outputs == 0) continue;
     logit -= frequency * static_cast<float>(entry.outputs);
     logit -= presence;

@@ -5,7 +5,7 @@
 namespace quire {
 
 namespace {
-constexpr size_t kAlignment = 64;
+constexpr size_t kWorkspaceAlignment = 64;
 constexpr size_t kFirstChunk = size_t{1} << 20;
 }  // namespace
 
@@ -15,7 +15,7 @@ Tensor Workspace::tensor(int64_t rows, int64_t cols, DType dtype) {
 }
 
 void* Workspace::allocate(size_t bytes) {
-  bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  bytes = (std::max<size_t>(bytes, 1) + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].size) {
     ++chunk_;
     used_ = 0;

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 using Source = ConfigToken::Source;
 
@@ -18,15 +18,15 @@ constexpr std::array kSpecialNames = {"bos_token", "eos_token", "unk_token", "se
                                       "pad_token", "cls_token", "mask_token"};
 constexpr std::array kFlags = {"single_word", "lstrip", "rstrip", "normalized", "special"};
 
-bool flag_of(const Json& description, const char* name, bool fallback) {
+bool flag_of(const SortedJson& description, const char* name, bool fallback) {
   const auto found = description.find(name);
   return found != description.end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
 /// Only the five flags, each with the default that transformers gives it.
-Json flags_of(const Json& description) {
+SortedJson flags_of(const SortedJson& description) {
   const bool special = flag_of(description, "special", false);
-  Json flags = {{"special", special}};
+  SortedJson flags = {{"special", special}};
   for (const char* name : {"single_word", "lstrip", "rstrip"}) flags[name] = flag_of(description, name, false);
   flags["normalized"] = flag_of(description, "normalized", !special);
   return flags;
@@ -71,7 +71,7 @@ class Reader {
     if (content == value.end() || !content->is_string()) {
       return wrong(name, "a token's text or an object with its content");
     }
-    return ConfigToken{content->get<std::string>(), Json(value), source};
+    return ConfigToken{content->get<std::string>(), SortedJson(value), source};
   }
 
   Status read_decoder() {
@@ -134,7 +134,7 @@ class Reader {
 
 /// The list "added_tokens" alone, which saves reading a vocabulary of megabytes; an empty list where the text does not
 /// have one.
-Json added_tokens_of(const std::string& tokenizer_json) {
+SortedJson added_tokens_of(const std::string& tokenizer_json) {
   constexpr std::string_view kKey = "\"added_tokens\"";
   for (size_t at = tokenizer_json.find(kKey); at != std::string::npos; at = tokenizer_json.find(kKey, at + 1)) {
     const size_t colon = tokenizer_json.find_first_not_of(" \t\r\n", at + kKey.size());
@@ -143,23 +143,23 @@ Json added_tokens_of(const std::string& tokenizer_json) {
     if (begin == std::string::npos || tokenizer_json[begin] != '[') continue;
     std::istringstream rest(tokenizer_json.substr(begin));
     try {
-      Json list;
+      SortedJson list;
       rest >> list;
       return list;
-    } catch (const Json::exception&) {
+    } catch (const SortedJson::exception&) {
       break;
     }
   }
-  return Json::array();
+  return SortedJson::array();
 }
 
 /// Adds or changes what `token` asks for; false where the list says it already.
-bool apply(Json& added, const ConfigToken& token) {
-  const auto found = std::ranges::find_if(added, [&](const Json& entry) {
+bool apply(SortedJson& added, const ConfigToken& token) {
+  const auto found = std::ranges::find_if(added, [&](const SortedJson& entry) {
     const auto content = entry.is_object() ? entry.find("content") : entry.end();
     return content != entry.end() && content->is_string() && content->get_ref<const std::string&>() == token.text;
   });
-  Json flags = flags_of(token.description.is_object() ? token.description : Json{{"special", true}});
+  SortedJson flags = flags_of(token.description.is_object() ? token.description : SortedJson{{"special", true}});
   if (token.source != Source::kDecoder) flags["special"] = true;
   if (found == added.end()) {
     flags.update({{"id", 0}, {"content", token.text}});  // the library counts on from the vocabulary
@@ -177,7 +177,7 @@ bool apply(Json& added, const ConfigToken& token) {
   return changed;
 }
 
-bool apply_all(Json& added, const std::vector<ConfigToken>& tokens) {
+bool apply_all(SortedJson& added, const std::vector<ConfigToken>& tokens) {
   bool changed = false;
   for (const ConfigToken& token : tokens) changed = apply(added, token) || changed;
   return changed;
@@ -191,13 +191,13 @@ Result<ConfigTokens> read_config_tokens(const OrderedJson& tokenizer_config, con
 }
 
 Result<std::string> with_config_tokens(std::string tokenizer_json, const std::vector<ConfigToken>& tokens) {
-  Json added = added_tokens_of(tokenizer_json);
+  SortedJson added = added_tokens_of(tokenizer_json);
   if (!apply_all(added, tokens)) return tokenizer_json;
   // Not ordered: a vocabulary in an ordered object would take quadratic time.
-  Json tokenizer = Json::parse(tokenizer_json, nullptr, false);
+  SortedJson tokenizer = SortedJson::parse(tokenizer_json, nullptr, false);
   if (!tokenizer.is_object()) return tokenizer_json;  // the library says what is wrong with it
-  Json& own = tokenizer["added_tokens"];
-  if (!own.is_array()) own = Json::array();
+  SortedJson& own = tokenizer["added_tokens"];
+  if (!own.is_array()) own = SortedJson::array();
   apply_all(own, tokens);
   return tokenizer.dump();
 }

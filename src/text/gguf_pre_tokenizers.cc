@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 // The splitting patterns, as the models' own tokenizer.json files have them.
 #define QUIRE_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -33,29 +33,29 @@ constexpr const char* kDeepSeekV3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
     R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-Json split(const char* regex) {
+SortedJson split(const char* regex) {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
 /// `use_regex`: GPT-2's own pattern, built into the library.
-Json byte_level(bool use_regex) {
+SortedJson byte_level(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-Json sequence(const std::vector<const char*>& patterns) {
-  Json parts = Json::array();
+SortedJson sequence(const std::vector<const char*>& patterns) {
+  SortedJson parts = SortedJson::array();
   for (const char* pattern : patterns) parts.push_back(split(pattern));
   parts.push_back(byte_level(false));
   return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}};
 }
 
-Json single_digits_then_gpt2() {
+SortedJson single_digits_then_gpt2() {
   return {{"type", "Sequence"},
           {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}}};
 }
 
 struct Kind {
-  Json (*pre_tokenizer)();
+  SortedJson (*pre_tokenizer)();
   bool nfc = false;
   bool ignore_merges = false;
   bool add_bos = false;
@@ -100,12 +100,12 @@ const std::vector<Kind>& kinds() {
 
 }  // namespace
 
-std::optional<bool> apply_gguf_pre_tokenizer(std::string_view name, Json& tokenizer) {
+std::optional<bool> apply_gguf_pre_tokenizer(std::string_view name, SortedJson& tokenizer) {
   if (name.empty()) name = "default";
   const auto kind = std::ranges::find_if(
       kinds(), [&](const Kind& kind) { return std::ranges::find(kind.names, name) != kind.names.end(); });
   if (kind == kinds().end()) return {};
-  tokenizer["normalizer"] = kind->nfc ? Json{{"type", "NFC"}} : Json(nullptr);
+  tokenizer["normalizer"] = kind->nfc ? SortedJson{{"type", "NFC"}} : SortedJson(nullptr);
   tokenizer["pre_tokenizer"] = kind->pre_tokenizer();
   tokenizer["model"]["ignore_merges"] = kind->ignore_merges;
   return kind->add_bos;

@@ -11,17 +11,17 @@ namespace quire {
 namespace {
 
 // Not ordered_json, whose objects search from the front: a vocabulary would take quadratic time.
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-Json vocab_of(const GgufVocabulary& vocabulary) {
-  Json vocab = Json::object();
+SortedJson vocab_of(const GgufVocabulary& vocabulary) {
+  SortedJson vocab = SortedJson::object();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[vocabulary.tokens[id]] = id;
   return vocab;
 }
 
 /// Control tokens are special; user-defined ones are found whole in any text, but decoded like others.
-Json added_tokens_of(const GgufVocabulary& vocabulary) {
-  Json added = Json::array();
+SortedJson added_tokens_of(const GgufVocabulary& vocabulary) {
+  SortedJson added = SortedJson::array();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const GgufTokenType type = vocabulary.types[id];
     const bool named = std::ranges::any_of(
@@ -41,31 +41,31 @@ Json added_tokens_of(const GgufVocabulary& vocabulary) {
   return added;
 }
 
-Result<Json> merges_from_file(const GgufVocabulary& vocabulary, const std::string& where) {
-  Json merges = Json::array();
+Result<SortedJson> merges_from_file(const GgufVocabulary& vocabulary, const std::string& where) {
+  SortedJson merges = SortedJson::array();
   for (const std::string& merge : vocabulary.merges) {
     // Tokens may begin with a space, never end with one.
     const size_t space = merge.find(' ', 1);
     if (space == std::string::npos || space + 1 == merge.size()) {
       return invalid_argument(where + ": the merge '" + merge + "' is not two tokens with a space between them");
     }
-    merges.push_back(Json::array({merge.substr(0, space), merge.substr(space + 1)}));
+    merges.push_back(SortedJson::array({merge.substr(0, space), merge.substr(space + 1)}));
   }
   return merges;
 }
 
 /// BOS and EOS around the text.
-Json post_processor(const GgufVocabulary& vocabulary, bool add_bos, bool add_eos) {
-  Json single = Json::array(), pair = Json::array(), special = Json::object();
-  const auto add_special = [&](Json& to, int32_t id, int type_id) {
+SortedJson post_processor(const GgufVocabulary& vocabulary, bool add_bos, bool add_eos) {
+  SortedJson single = SortedJson::array(), pair = SortedJson::array(), special = SortedJson::object();
+  const auto add_special = [&](SortedJson& to, int32_t id, int type_id) {
     const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
     to.push_back({{"SpecialToken", {{"id", token}, {"type_id", type_id}}}});
-    special[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
+    special[token] = {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}};
   };
-  const auto add_text = [](Json& to, const char* name, int type_id) {
+  const auto add_text = [](SortedJson& to, const char* name, int type_id) {
     to.push_back({{"Sequence", {{"id", name}, {"type_id", type_id}}}});
   };
-  for (Json* to : {&single, &pair}) {
+  for (SortedJson* to : {&single, &pair}) {
     if (add_bos && vocabulary.bos_id) add_special(*to, *vocabulary.bos_id, 0);
     add_text(*to, "A", 0);
     if (add_eos && vocabulary.eos_id) add_special(*to, *vocabulary.eos_id, 0);
@@ -74,7 +74,7 @@ Json post_processor(const GgufVocabulary& vocabulary, bool add_bos, bool add_eos
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-Json bpe_model(const GgufVocabulary& vocabulary, Json merges) {
+SortedJson bpe_model(const GgufVocabulary& vocabulary, SortedJson merges) {
   return {{"type", "BPE"},
           {"dropout", nullptr},
           {"unk_token", nullptr},
@@ -87,17 +87,17 @@ Json bpe_model(const GgufVocabulary& vocabulary, Json merges) {
           {"merges", std::move(merges)}};
 }
 
-Json envelope(const GgufVocabulary& vocabulary) {
+SortedJson envelope(const GgufVocabulary& vocabulary) {
   return {{"version", "1.0"},          {"truncation", nullptr},
           {"padding", nullptr},        {"added_tokens", added_tokens_of(vocabulary)},
           {"normalizer", nullptr},     {"pre_tokenizer", nullptr},
           {"post_processor", nullptr}, {"decoder", nullptr}};
 }
 
-Result<Json> byte_level(const GgufVocabulary& vocabulary, const std::string& where) {
+Result<SortedJson> byte_level(const GgufVocabulary& vocabulary, const std::string& where) {
   if (vocabulary.merges.empty()) return invalid_argument(where + " has no merges (tokenizer.ggml.merges)");
-  QUIRE_ASSIGN_OR_RETURN(Json merges, merges_from_file(vocabulary, where));
-  Json tokenizer = envelope(vocabulary);
+  QUIRE_ASSIGN_OR_RETURN(SortedJson merges, merges_from_file(vocabulary, where));
+  SortedJson tokenizer = envelope(vocabulary);
   tokenizer["model"] = bpe_model(vocabulary, std::move(merges));
   const auto adds_bos = apply_gguf_pre_tokenizer(vocabulary.pre_tokenizer, tokenizer);
   if (!adds_bos) {
@@ -111,30 +111,30 @@ Result<Json> byte_level(const GgufVocabulary& vocabulary, const std::string& whe
   return tokenizer;
 }
 
-Json sentencepiece_decoder(bool space_prefix) {
-  Json decoders = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+SortedJson sentencepiece_decoder(bool space_prefix) {
+  SortedJson decoders = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
                    {{"type", "ByteFallback"}},
                    {{"type", "Fuse"}}};
   if (space_prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
 }
 
-Result<Json> sentencepiece(const GgufVocabulary& vocabulary, const std::string& where) {
+Result<SortedJson> sentencepiece(const GgufVocabulary& vocabulary, const std::string& where) {
   if (vocabulary.architecture.starts_with("gemma") || vocabulary.architecture == "phi3") {
     return unsupported(where + ": SentencePiece vocabularies of the architecture '" + vocabulary.architecture +
                        "' split text in a way of their own, which quire does not know; use the Hugging Face folder");
   }
-  Json merges = Json::array();
+  SortedJson merges = SortedJson::array();
   if (!vocabulary.merges.empty()) {
     QUIRE_ASSIGN_OR_RETURN(merges, merges_from_file(vocabulary, where));
   } else {
     if (vocabulary.scores.empty()) return invalid_argument(where + " has neither merges nor scores for its tokens");
     for (auto& [left, right] : merges_from_scores(vocabulary.tokens, vocabulary.scores)) {
-      merges.push_back(Json::array({std::move(left), std::move(right)}));
+      merges.push_back(SortedJson::array({std::move(left), std::move(right)}));
     }
   }
   const bool space_prefix = vocabulary.add_space_prefix.value_or(true);
-  Json tokenizer = envelope(vocabulary);
+  SortedJson tokenizer = envelope(vocabulary);
   tokenizer["pre_tokenizer"] = {{"type", "Metaspace"},
                                 {"replacement", "\u2581"},
                                 {"prepend_scheme", space_prefix ? "first" : "never"},
@@ -154,14 +154,14 @@ Result<Json> sentencepiece(const GgufVocabulary& vocabulary, const std::string& 
 }  // namespace
 
 Result<std::string> make_tokenizer_json(const GgufVocabulary& vocabulary, const std::string& where) {
-  Result<Json> tokenizer = [&]() -> Result<Json> {
+  Result<SortedJson> tokenizer = [&]() -> Result<SortedJson> {
     if (vocabulary.model == "gpt2") return byte_level(vocabulary, where);
     if (vocabulary.model == "llama") return sentencepiece(vocabulary, where);
     return unsupported(where + " has a tokenizer of the kind '" + vocabulary.model +
                        "' (tokenizer.ggml.model); quire knows 'gpt2' and 'llama'");
   }();
   if (!tokenizer.ok()) return tokenizer.error();
-  return tokenizer->dump(-1, ' ', false, Json::error_handler_t::replace);
+  return tokenizer->dump(-1, ' ', false, SortedJson::error_handler_t::replace);
 }
 
 }  // namespace quire

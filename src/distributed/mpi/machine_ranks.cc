@@ -22,7 +22,7 @@
 namespace quire {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr auto kMachineSpin = std::chrono::microseconds(100);
 
 /// What a rank tells of itself: bytes of one size, for an all_gather.
 struct Record {
@@ -107,7 +107,7 @@ std::chrono::microseconds spin_of(const std::vector<Record>& records, const std:
     for (const int rank : here) of_any |= std::bitset<8>(records[static_cast<size_t>(rank)].cpus[byte]);
     cpus += of_any.count();
   }
-  return cpus >= here.size() && !cgroup_cpu_quota() ? kSpin : std::chrono::microseconds(0);
+  return cpus >= here.size() && !cgroup_cpu_quota() ? kMachineSpin : std::chrono::microseconds(0);
 }
 
 /// Maps the memory file of the machine's first rank; nothing where that cannot be done.

@@ -8,10 +8,10 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;    // of one message
-constexpr int64_t kAtOnceBytes = int64_t{32} << 10;  // up to here every rank sums everything
+constexpr int64_t kMessageBytes = int64_t{4} << 20;    // of one message
+constexpr int64_t kSumAllBytes = int64_t{32} << 10;  // up to here every rank sums everything
 
-int64_t overlap(int64_t bytes, int64_t begin, int64_t length) { return std::clamp<int64_t>(bytes - begin, 0, length); }
+int64_t message_overlap(int64_t bytes, int64_t begin, int64_t length) { return std::clamp<int64_t>(bytes - begin, 0, length); }
 
 template <typename AnyBlock>
 std::pair<int64_t, int64_t> largest_and_total(std::span<const AnyBlock> parts) {
@@ -87,9 +87,9 @@ Status MpiCommunicator::do_barrier() {
 Status MpiCommunicator::do_all_reduce(const ConstBlock& in, const Block& out) {
   int64_t begin = 0;
   do {
-    const Piece piece = {begin, std::min(kPieceBytes, in.bytes() - begin)};
+    const Piece piece = {begin, std::min(kMessageBytes, in.bytes() - begin)};
     start(GroupOperation::kAllReduce, in.bytes());
-    if (size() > 2 && piece.length > kAtOnceBytes) {
+    if (size() > 2 && piece.length > kSumAllBytes) {
       QUIRE_RETURN_IF_ERROR(all_reduce_by_shares(in, out, piece));
     } else {
       for (int peer = 0; peer < size(); ++peer) {
@@ -138,7 +138,7 @@ Status MpiCommunicator::do_all_gather(const ConstBlock& mine, std::span<const Bl
   int64_t begin = 0;
   do {
     const auto length_of = [&, begin](int peer) {
-      return overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kPieceBytes);
+      return message_overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kMessageBytes);
     };
     start(GroupOperation::kAllGather, total);
     for (int peer = 0; peer < size(); ++peer) {
@@ -149,7 +149,7 @@ Status MpiCommunicator::do_all_gather(const ConstBlock& mine, std::span<const Bl
     for (int peer = 0; peer < size(); ++peer) {
       copy_in(arrived(peer), parts[static_cast<size_t>(peer)], begin, length_of(peer));
     }
-    begin += kPieceBytes;
+    begin += kMessageBytes;
   } while (begin < largest);
   return {};
 }
@@ -158,12 +158,12 @@ Status MpiCommunicator::do_reduce_scatter(std::span<const ConstBlock> parts, con
   const auto [largest, total] = largest_and_total(parts);
   int64_t begin = 0;
   do {
-    const int64_t own = overlap(out.bytes(), begin, kPieceBytes);
+    const int64_t own = message_overlap(out.bytes(), begin, kMessageBytes);
     start(GroupOperation::kReduceScatter, total);
     for (int step = 0; step < size(); ++step) {
       const int peer = (rank() + step) % size();
       const ConstBlock& part = parts[static_cast<size_t>(peer)];
-      const Piece piece = {begin, overlap(part.bytes(), begin, kPieceBytes)};
+      const Piece piece = {begin, message_overlap(part.bytes(), begin, kMessageBytes)};
       if (peer == rank()) {
         copy_out(part, begin, own, messages_.prepare(own));
         message_of_[static_cast<size_t>(peer)] = messages_.index();
@@ -174,7 +174,7 @@ Status MpiCommunicator::do_reduce_scatter(std::span<const ConstBlock> parts, con
     }
     QUIRE_RETURN_IF_ERROR(finish());
     sum_arrived(own, out, begin);
-    begin += kPieceBytes;
+    begin += kMessageBytes;
   } while (begin < largest);
   return {};
 }
@@ -185,7 +185,7 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
   int64_t begin = 0;
   do {
     const auto length_of = [&, begin](int peer) {
-      return overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kPieceBytes);
+      return message_overlap(parts[static_cast<size_t>(peer)].bytes(), begin, kMessageBytes);
     };
     start(GroupOperation::kGather, total);
     if (rank() != destination) {
@@ -200,7 +200,7 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
         if (peer != rank()) copy_in(arrived(peer), parts[static_cast<size_t>(peer)], begin, length_of(peer));
       }
     }
-    begin += kPieceBytes;
+    begin += kMessageBytes;
   } while (begin < largest);
   return {};
 }
@@ -208,7 +208,7 @@ Status MpiCommunicator::do_gather(const ConstBlock& mine, std::span<const Block>
 Status MpiCommunicator::by_pieces(GroupOperation operation, int64_t bytes, const std::function<Status(Piece)>& move) {
   int64_t begin = 0;
   do {
-    const Piece piece = {begin, std::min(kPieceBytes, bytes - begin)};
+    const Piece piece = {begin, std::min(kMessageBytes, bytes - begin)};
     start(operation, bytes);
     QUIRE_RETURN_IF_ERROR(move(piece));
     begin += piece.length;

@@ -14,7 +14,7 @@ using std::chrono::microseconds;
 using std::chrono::steady_clock;
 
 constexpr auto kPolling = microseconds(200);        // without pause; MPI moves data only while it is asked
-constexpr auto kLongestPause = microseconds(1000);  // between looks when nothing comes
+constexpr auto kLongestLookPause = microseconds(1000);  // between looks when nothing comes
 
 }  // namespace
 
@@ -103,7 +103,7 @@ Status MpiMessages::finish(const std::string& place, const AbortReason& abort,
       sched_yield();
     } else {
       std::this_thread::sleep_for(pause);
-      pause = std::min<microseconds>(pause * 2, kLongestPause);
+      pause = std::min<microseconds>(pause * 2, kLongestLookPause);
     }
   }
 }

@@ -16,7 +16,7 @@ static_assert(kTilePositions == AttentionParams::kTile && kSegmentPositions == A
 
 namespace {
 
-CacheStorage storage_of(DType dtype) {
+CacheStorage cache_storage_of(DType dtype) {
   if (dtype == DType::kFloat32) return CacheStorage::kFloat32;
   return dtype == DType::kBFloat16 ? CacheStorage::kBFloat16 : CacheStorage::kFloat16;
 }
@@ -100,7 +100,7 @@ class AttentionRun {
             cache_.block_size,
             cache_.k_dim,
             cache_.v_dim,
-            storage_of(cache_.dtype)};
+            cache_storage_of(cache_.dtype)};
   }
 
   int64_t first_row(const AttentionUnit& unit) const {
@@ -198,7 +198,7 @@ void write_kv(const KernelTable& table, OpContext& context, const Tensor& k, con
                          cache.kv_heads,
                          cache.k_dim,
                          cache.v_dim,
-                         storage_of(cache.dtype)};
+                         cache_storage_of(cache.dtype)};
     table.attention->store_token(call);
   });
 }

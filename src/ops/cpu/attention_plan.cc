@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostUnitRows = 128;
 constexpr int64_t kFewestUnitRows = 32;
 // Tasks per worker that even out their differences.
-constexpr int64_t kTasksPerWorker = 4;
+constexpr int64_t kUnitsPerWorker = 4;
 // States of split units may take this much.
 constexpr int64_t kMostStateFloats = int64_t{16} << 20;
 // Reading a position's key and value costs about as much as multiplying them with this many rows.
@@ -88,7 +88,7 @@ int64_t split_units(int64_t v_dim, int workers, AttentionPlan& plan) {
   for (AttentionUnit& unit : plan.units) {
     const int64_t floats = std::max(plan.state_floats, softmax_state_floats(unit.rows(), v_dim));
     const bool fits = floats * (plan.states + unit.segments) <= kMostStateFloats;
-    if (workers == 1 || unit.segments == 1 || unit.work * workers * kTasksPerWorker <= plan.work || !fits) {
+    if (workers == 1 || unit.segments == 1 || unit.work * workers * kUnitsPerWorker <= plan.work || !fits) {
       ++tasks;
       continue;
     }
@@ -108,7 +108,7 @@ AttentionPlan plan_attention(Workspace& workspace, const AttentionParams& params
                              std::span<const AttentionSequence> sequences, int workers) {
   const std::span<const HeadGroup> groups = group_heads(workspace, params, cache.kv_heads);
   int64_t unit_rows = kMostUnitRows;
-  while (unit_rows > kFewestUnitRows && count_units(sequences, groups, unit_rows) < workers * kTasksPerWorker) {
+  while (unit_rows > kFewestUnitRows && count_units(sequences, groups, unit_rows) < workers * kUnitsPerWorker) {
     unit_rows /= 2;
   }
   AttentionPlan plan;

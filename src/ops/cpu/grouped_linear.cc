@@ -12,13 +12,11 @@ namespace quire::ops::cpu {
 namespace {
 
 /// Tasks for each worker, so that one that was interrupted holds up the others little.
-constexpr int64_t kTasksPerWorker = 4;
+constexpr int64_t kGroupTasksPerWorker = 4;
 /// Least multiplications of a task: what waking a worker costs.
 constexpr int64_t kLeastWork = 64 << 10;
 /// Multiplications that reading an output, finishing and writing it are worth.
 constexpr int64_t kFinishWork = 16;
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// A part's tasks: `row_tasks` times `panel_tasks`, numbered from `first_task` on.
 struct PartPlan {
@@ -64,7 +62,7 @@ void grouped_linear(OpContext& context, std::span<const LinearPart> parts) {
     calls[i] = call_of(parts[i]);
     work += work_of(calls[i]);
   }
-  const int64_t wanted = std::max(work / (context.pool->size() * kTasksPerWorker), kLeastWork);
+  const int64_t wanted = std::max(work / (context.pool->size() * kGroupTasksPerWorker), kLeastWork);
   int64_t tasks = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     plans[i] = plan_tasks(calls[i], wanted);

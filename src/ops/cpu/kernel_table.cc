@@ -24,6 +24,7 @@ namespace quire::ops::cpu {
 QUIRE_DECLARE_KERNELS(generic)
 #if defined(__x86_64__)
 QUIRE_DECLARE_KERNELS(avx2)
+#if !defined(QUIRE_NO_AVX512)
 QUIRE_DECLARE_KERNELS(avx512)
 namespace avx512_bf16 {
 extern const LinearKernels linear_kernels;
@@ -32,6 +33,7 @@ extern const AttentionKernels attention_kernels;
 namespace avx512_vnni {
 extern const QuantizedKernels quantized_kernels;
 }
+#endif
 #endif
 
 namespace {
@@ -44,10 +46,12 @@ constexpr KernelTable kTables[] = {
 #if defined(__x86_64__)
     {Isa::kAvx2, "avx2+fma (x86-64-v3)", &avx2::linear_kernels, &avx2::attention_kernels, &avx2::row_kernels,
      &avx2::quantized_kernels},
+#if !defined(QUIRE_NO_AVX512)
     {Isa::kAvx512, "avx512+fma (x86-64-v4)", &avx512::linear_kernels, &avx512::attention_kernels, &avx512::row_kernels,
      &avx512::quantized_kernels},
     {Isa::kAvx512Bf16, "avx512+bf16dot (x86-64-v4, avx512_bf16)", &avx512::linear_kernels, &avx512::attention_kernels,
      &avx512::row_kernels, &avx512::quantized_kernels, &avx512_bf16::linear_kernels, &avx512_bf16::attention_kernels},
+#endif
 #endif
 };
 
@@ -56,7 +60,7 @@ constexpr KernelTable kTables[] = {
 const auto& tables() {
   static const auto all = [] {
     auto tables = std::to_array(kTables);
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(QUIRE_NO_AVX512)
     for (KernelTable& table : tables) {
       const bool plain = table.quantized == &avx512::quantized_kernels;
       if (plain && cpu_offers_vnni()) table.quantized = &avx512_vnni::quantized_kernels;
@@ -121,7 +125,7 @@ std::vector<const QuantizedKernels*> all_quantized_kernels() {
   for (const KernelTable& table : kTables) {
     if (table.isa != Isa::kAvx512Bf16 && cpu_offers(table.isa)) all.push_back(table.quantized);
   }
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(QUIRE_NO_AVX512)
   if (cpu_offers_vnni()) all.push_back(&avx512_vnni::quantized_kernels);
 #endif
   return all;

@@ -15,9 +15,13 @@ extern const MachineKernels machine_kernels;
 namespace avx2 {
 extern const MachineKernels machine_kernels;
 }
+#if !defined(QUIRE_NO_AVX512)
 namespace avx512 {
 extern const MachineKernels machine_kernels;
 }
+#else
+namespace avx512 = avx2;
+#endif
 
 namespace {
 

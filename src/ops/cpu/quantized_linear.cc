@@ -16,11 +16,11 @@ namespace quire::ops::cpu {
 namespace {
 
 /// Tasks for each worker, so that one that was interrupted holds up the others little.
-constexpr int64_t kTasksPerWorker = 8;
+constexpr int64_t kQuantizedTasksPerWorker = 8;
 /// Least weights of a task with few rows, to keep what a task costs beside its reading small.
 constexpr int64_t kLeastTaskBytes = 32 << 10;
 /// Most memory for the rows as bytes.
-constexpr int64_t kMostTileBytes = 16 << 20;
+constexpr int64_t kMostQuantizedTileBytes = 16 << 20;
 
 /// The panels of one part, cut into tasks.
 struct PartTasks {
@@ -56,7 +56,7 @@ class QuantizedProduct {
   void run() {
     const int64_t row_bytes = quant_tile_bytes(group_scales_, 1, x_.cols());
     const int64_t most_rows =
-        std::max(kMostTileBytes / row_bytes / kernels_.tile_rows, int64_t{1}) * kernels_.tile_rows;
+        std::max(kMostQuantizedTileBytes / row_bytes / kernels_.tile_rows, int64_t{1}) * kernels_.tile_rows;
     for (int64_t first = 0; first < x_.rows(); first += most_rows) {
       const Workspace::Scope scope(*context_.workspace);
       Run run{};
@@ -98,7 +98,7 @@ class QuantizedProduct {
       PartTasks& plan = plans[i];
       plan = plan_of(parts_[i], run);
       const int64_t panel_bytes = quant_panel_bytes(plan.call.format, plan.call.in_features);
-      plan.panels_per_task = workers == 1 ? plan.panels : panels * row_tasks / (workers * kTasksPerWorker);
+      plan.panels_per_task = workers == 1 ? plan.panels : panels * row_tasks / (workers * kQuantizedTasksPerWorker);
       if (run.tiles == 1) plan.panels_per_task = std::max(plan.panels_per_task, kLeastTaskBytes / panel_bytes);
       plan.panels_per_task = std::clamp<int64_t>(plan.panels_per_task, 1, plan.panels);
       plan.first_task = panel_tasks;

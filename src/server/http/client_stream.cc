@@ -2,16 +2,16 @@
 #include "server/http/client_stream.h"
 
 #include <boost/asio.hpp>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ssl.hpp>
 #include <vector>
+
+#include "server/http/await.h"
 
 namespace quire {
 
 namespace {
 
 namespace asio = boost::asio;
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 }  // namespace
 

@@ -1,3 +1,4 @@
+#include "server/http/await.h"
 #include "server/http/connection.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/asio.hpp>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -21,7 +21,6 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kWriteSlice =
     64 * 1024;  // one deadline per slice: a slow client is one that takes less than this per write_timeout
 constexpr size_t kPipelineBytes = 64 * 1024;  // read ahead while a response is under way

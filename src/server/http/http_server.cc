@@ -1,11 +1,11 @@
 // The listener and the IO threads over which it spreads connections.
+#include "server/http/await.h"
 #include "server/http/http_server.h"
 
 #include <fcntl.h>
 
 #include <algorithm>
 #include <boost/asio.hpp>
-#include <boost/asio/as_tuple.hpp>
 #include <utility>
 #include <vector>
 
@@ -19,8 +19,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
 }  // namespace
 

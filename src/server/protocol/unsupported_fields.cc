@@ -25,14 +25,14 @@ bool is_text_modality(const Json& value) { return value == Json::array({"text"})
 
 enum Where : uint8_t { kBoth, kCompletionsOnly, kChatOnly };
 
-struct Field {
+struct UnbuiltField {
   const char* name;
   Where where;
   bool (*neutral)(const Json&);
   const char* neutral_value;
 };
 
-constexpr Field kRefused[] = {
+constexpr UnbuiltField kRefused[] = {
     {"best_of", kBoth, is_one, "1"},
     {"response_format", kBoth, is_text_format, "{\"type\": \"text\"}"},
     {"structured_outputs", kBoth, never, "null"},
@@ -88,7 +88,7 @@ constexpr const char* kIgnored[] = {
 
 void refuse_unsupported(FieldReader& fields, Endpoint endpoint) {
   const Where other = endpoint == Endpoint::kChat ? kCompletionsOnly : kChatOnly;
-  for (const Field& field : kRefused) {
+  for (const UnbuiltField& field : kRefused) {
     if (field.where == other) continue;
     const Json* value = fields.find(field.name);
     if (!value || field.neutral(*value)) continue;

@@ -44,7 +44,7 @@ Status generate(ServerContext& context, const ChatRequest& request, const ModelC
   return {};
 }
 
-Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
+Status start_chat(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
   QUIRE_ASSIGN_OR_RETURN(ChatRequest parsed, parse_chat_request(body, context.backend.rules()));
   const auto request = std::make_shared<ChatRequest>(std::move(parsed));
@@ -59,7 +59,7 @@ Status start(ServerContext& context, const HttpRequest& http, const std::shared_
 
 void serve_chat_completions(ServerContext& context, const HttpRequest& request,
                             const std::shared_ptr<ResponseWriter>& writer) {
-  if (const auto status = start(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
+  if (const auto status = start_chat(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
 }
 
 }  // namespace quire

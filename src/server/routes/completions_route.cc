@@ -75,7 +75,7 @@ Status generate(ServerContext& context, const CompletionRequest& request, const 
   return {};
 }
 
-Status start(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
+Status start_completion(ServerContext& context, const HttpRequest& http, const std::shared_ptr<ResponseWriter>& writer) {
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::ordered_json body, parse_json_object(http.body));
   QUIRE_ASSIGN_OR_RETURN(CompletionRequest parsed, parse_completion_request(body, context.backend.rules()));
   const auto request = std::make_shared<CompletionRequest>(std::move(parsed));
@@ -90,7 +90,7 @@ Status start(ServerContext& context, const HttpRequest& http, const std::shared_
 
 void serve_completions(ServerContext& context, const HttpRequest& request,
                        const std::shared_ptr<ResponseWriter>& writer) {
-  if (const auto status = start(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
+  if (const auto status = start_completion(context, request, writer); !status.ok()) writer->send(error_response(status.error()));
 }
 
 }  // namespace quire

@@ -11,7 +11,7 @@ namespace {
 using test::safetensors;
 using testing::HasSubstr;
 
-std::string error_of(const std::string& file) {
+std::string opening_error(const std::string& file) {
   const auto parsed = SafetensorsFile::parse(test::bytes_of(file), "test.safetensors");
   return parsed.ok() ? "no error" : parsed.error().message;
 }
@@ -20,23 +20,23 @@ const std::string kHeader = R"({"a":{"dtype":"F32","shape":[2,2],"data_offsets":
 
 TEST(ModelLoading, LOAD_01_TruncatedShard) {
   const std::string whole = safetensors(kHeader, std::string(16, 'x'));
-  EXPECT_EQ(error_of(whole), "no error");
+  EXPECT_EQ(opening_error(whole), "no error");
   const std::string needed = std::to_string(whole.size());
   const std::string actual = std::to_string(whole.size() - 1);
-  const std::string message = error_of(whole.substr(0, whole.size() - 1));
+  const std::string message = opening_error(whole.substr(0, whole.size() - 1));
   EXPECT_THAT(message, testing::AllOf(HasSubstr("test.safetensors"), HasSubstr(needed), HasSubstr(actual)));
-  for (size_t size = 0; size < whole.size(); ++size) EXPECT_NE(error_of(whole.substr(0, size)), "no error") << size;
+  for (size_t size = 0; size < whole.size(); ++size) EXPECT_NE(opening_error(whole.substr(0, size)), "no error") << size;
 }
 
 TEST(ModelLoading, LOAD_02_PointerFilesAndWebPages) {
-  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
+  EXPECT_THAT(opening_error("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
               HasSubstr("LFS pointer"));
-  EXPECT_THAT(error_of("<!DOCTYPE html><html></html>"), HasSubstr("web page"));
-  EXPECT_THAT(error_of(""), HasSubstr("empty"));
+  EXPECT_THAT(opening_error("<!DOCTYPE html><html></html>"), HasSubstr("web page"));
+  EXPECT_THAT(opening_error(""), HasSubstr("empty"));
 }
 
 TEST(Safetensors, MalformedHeadersAreRefused) {
-  const auto with = [](const std::string& header) { return error_of(safetensors(header, std::string(16, 'x'))); };
+  const auto with = [](const std::string& header) { return opening_error(safetensors(header, std::string(16, 'x'))); };
   EXPECT_THAT(with(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,15]}})"), HasSubstr("do not match"));
   EXPECT_THAT(with(R"({"a":{"dtype":"F32","shape":[9223372036854775807,4],"data_offsets":[0,16]}})"),
               HasSubstr("overflows"));
@@ -51,7 +51,7 @@ TEST(Safetensors, MalformedHeadersAreRefused) {
           R"({"a":{"dtype":"U8","shape":[16],"data_offsets":[0,16]},"a":{"dtype":"U8","shape":[16],"data_offsets":[0,16]}})"),
       HasSubstr("twice"));
   EXPECT_THAT(with(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,16]}})"), HasSubstr("shape"));
-  EXPECT_THAT(error_of(test::raw<uint64_t>(UINT64_MAX) + "{}"), HasSubstr("claims"));
+  EXPECT_THAT(opening_error(test::raw<uint64_t>(UINT64_MAX) + "{}"), HasSubstr("claims"));
 }
 
 TEST(ModelLoading, LOAD_18_StoredTypesAreLentAndOthersRefusedByName) {

@@ -7,7 +7,7 @@
 namespace quire::testing {
 namespace {
 
-constexpr StackedName kStacked[] = {{".gate_proj", ".gate_up_proj", "gate"}, {".up_proj", ".gate_up_proj", "up"}};
+constexpr StackedName kGateAndUp[] = {{".gate_proj", ".gate_up_proj", "gate"}, {".up_proj", ".gate_up_proj", "up"}};
 
 struct Table {
   Table() {
@@ -19,7 +19,7 @@ struct Table {
   }
   Status load(const MemorySource& source, std::vector<std::string> ignored = {}) {
     LoadOptions options;
-    options.stacked = kStacked;
+    options.stacked = kGateAndUp;
     options.ignored_suffixes = std::move(ignored);
     return parameters.load(source, options);
   }

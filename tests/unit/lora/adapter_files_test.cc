@@ -20,8 +20,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string kModel = "base_model.model.model.";
-const std::string kQuery = "model.layers.0.self_attn.q_proj";
-const std::string kTrainedQuery = "base_model.model." + kQuery;
+const std::string kQueryName = "model.layers.0.self_attn.q_proj";
+const std::string kTrainedQuery = "base_model.model." + kQueryName;
 const std::string kEmbedding = kModel + "embed_tokens";
 const std::string kHead = "base_model.model.lm_head";
 
@@ -42,7 +42,7 @@ TEST(AdapterFiles, OpensAPlainAdapter) {
   EXPECT_EQ(files->base_model_name(), "tiny");
   ASSERT_EQ(files->modules().size(), 1u);
   const AdapterModule& module = files->modules()[0];
-  EXPECT_EQ(module.path, kQuery);
+  EXPECT_EQ(module.path, kQueryName);
   EXPECT_EQ(module.rank, 2);
   EXPECT_FLOAT_EQ(module.scale, 2.0f);
   EXPECT_EQ(module.a->shape, (std::vector<int64_t>{2, 8}));
@@ -77,7 +77,7 @@ TEST(AdapterFiles, TakesNamesAsToolsWriteThem) {
       AdapterBuilder builder;
       const auto files = opened(builder.pair(std::string(prefix) + "layers.0.self_attn.q_proj", 2, adapter));
       ASSERT_NE(files, nullptr) << prefix << adapter;
-      EXPECT_EQ(files->modules()[0].path, kQuery);
+      EXPECT_EQ(files->modules()[0].path, kQueryName);
     }
   }
 }

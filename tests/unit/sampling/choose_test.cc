@@ -13,8 +13,8 @@
 namespace quire {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfiniteLogit = std::numeric_limits<float>::infinity();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 int32_t largest(const std::vector<float>& row) {
   int32_t best = 0;
@@ -214,12 +214,12 @@ TEST(Choose, NoiseOfATokenIsItsOwn) {
 }
 
 TEST(Choose, SAMP_16_ImpossibleTokensAreNeverChosen) {
-  std::vector<float> row(50, -kInfinity);
+  std::vector<float> row(50, -kInfiniteLogit);
   row[7] = -100.0f;
-  row[9] = kNan;
+  row[9] = kNotANumber;
   row[31] = -101.0f;
   std::vector<float> clean = row;
-  clean[9] = -kInfinity;
+  clean[9] = -kInfiniteLogit;
   for (int64_t top_k : {0, 2, 10}) {
     for (double top_p : {1.0, 0.99}) {
       SamplingParams params;
@@ -232,7 +232,7 @@ TEST(Choose, SAMP_16_ImpossibleTokensAreNeverChosen) {
       }
     }
   }
-  const std::vector<float> nothing(8, -kInfinity);
+  const std::vector<float> nothing(8, -kInfiniteLogit);
   SamplingParams params;
   params.top_k = 3;
   params.top_p = 0.5;
@@ -249,13 +249,13 @@ TEST(KthLargest, EqualsSorting) {
       for (size_t k = 1; k <= size; k = k * 2 + 1)
         EXPECT_EQ(kth_largest(row, k, scratch), sorted[k - 1]) << size << " " << k;
       EXPECT_EQ(kth_largest(row, size, scratch), sorted[size - 1]);
-      EXPECT_EQ(kth_largest(row, size + 1, scratch), -kInfinity);
+      EXPECT_EQ(kth_largest(row, size + 1, scratch), -kInfiniteLogit);
     }
   }
-  const std::vector<float> with_nan = {kNan, 1.0f, kNan, 3.0f, 2.0f, kNan};
+  const std::vector<float> with_nan = {kNotANumber, 1.0f, kNotANumber, 3.0f, 2.0f, kNotANumber};
   EXPECT_EQ(kth_largest(with_nan, 1, scratch), 3.0f);
   EXPECT_EQ(kth_largest(with_nan, 2, scratch), 2.0f);
-  EXPECT_EQ(kth_largest(with_nan, 4, scratch), -kInfinity);
+  EXPECT_EQ(kth_largest(with_nan, 4, scratch), -kInfiniteLogit);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 /// The field that validate() names, or "" when it accepts.
 template <typename Change>
@@ -28,7 +28,7 @@ TEST(SamplingParams, DefaultsAreValid) {
 }
 
 TEST(SamplingParams, SAMP_05_NonFiniteIsRefused) {
-  for (double value : {kNan, kInfinity, -kInfinity}) {
+  for (double value : {kNoNumber, kUnbounded, -kUnbounded}) {
     EXPECT_EQ(refused([&](SamplingParams& p) { p.temperature = value; }), "temperature");
     EXPECT_EQ(refused([&](SamplingParams& p) { p.top_p = value; }), "top_p");
     EXPECT_EQ(refused([&](SamplingParams& p) { p.min_p = value; }), "min_p");
@@ -132,7 +132,7 @@ TEST(SamplingParams, BeamSearch) {
   };
   EXPECT_EQ(with_beams([](SamplingParams&) {}), "");
   EXPECT_EQ(with_beams([](SamplingParams& p) { p.n = 257; }), "n");
-  EXPECT_EQ(with_beams([](SamplingParams& p) { p.length_penalty = kNan; }), "length_penalty");
+  EXPECT_EQ(with_beams([](SamplingParams& p) { p.length_penalty = kNoNumber; }), "length_penalty");
   EXPECT_EQ(with_beams([](SamplingParams& p) { p.stop = {"a"}; }), "stop");
   EXPECT_EQ(with_beams([](SamplingParams& p) { p.repetition_penalty = 1.1; }), "repetition_penalty");
   EXPECT_EQ(with_beams([](SamplingParams& p) { p.logprobs = 7; }), "logprobs");

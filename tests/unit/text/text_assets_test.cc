@@ -79,11 +79,11 @@ TEST(TextAssets, GoldenFoldersLoadAndRoundTrip) {
   }
 }
 
-std::string small_tokenizer() { return text_test::read_file(text_test::golden("models/llama/tokenizer.json")); }
+std::string small_tokenizer_json() { return text_test::read_file(text_test::golden("models/llama/tokenizer.json")); }
 
 TEST(TextAssets, CHAT_01_NoTemplateLeavesTheModelUsable) {
   text_test::TemporaryFolder folder;
-  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer.json", small_tokenizer_json());
   const auto assets = load_text_assets(folder.path());
   ASSERT_TRUE(assets.ok()) << assets.error().message;
   EXPECT_EQ(assets->chat_template, nullptr);
@@ -92,7 +92,7 @@ TEST(TextAssets, CHAT_01_NoTemplateLeavesTheModelUsable) {
 
 TEST(TextAssets, CHAT_01_BrokenTemplateLeavesTheModelUsable) {
   text_test::TemporaryFolder folder;
-  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer.json", small_tokenizer_json());
   folder.write("chat_template.jinja", "{% if %}");
   const auto assets = load_text_assets(folder.path());
   ASSERT_TRUE(assets.ok()) << assets.error().message;
@@ -105,7 +105,7 @@ TEST(TextAssets, CHAT_01_BrokenTemplateLeavesTheModelUsable) {
 
 TEST(TextAssets, CHAT_02_TemplateFilesAndNamedTemplates) {
   text_test::TemporaryFolder folder;
-  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer.json", small_tokenizer_json());
   folder.write("tokenizer_config.json",
                R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})");
   EXPECT_EQ(load_text_assets(folder.path())->chat_template_source, "D");
@@ -117,7 +117,7 @@ TEST(TextAssets, CHAT_02_TemplateFilesAndNamedTemplates) {
 
 TEST(TextAssets, TokensNamedByTheConfigAreSpecial) {
   text_test::TemporaryFolder folder;
-  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer.json", small_tokenizer_json());
   folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
   const auto assets = load_text_assets(folder.path());
   ASSERT_TRUE(assets.ok()) << assets.error().message;
@@ -129,7 +129,7 @@ TEST(TextAssets, TokensNamedByTheConfigAreSpecial) {
 /// The ids of `text` with the small tokenizer and this tokenizer_config.json, or the sentence that refuses it.
 std::string ids_with(const std::string& config, const std::string& text) {
   text_test::TemporaryFolder folder;
-  folder.write("tokenizer.json", small_tokenizer());
+  folder.write("tokenizer.json", small_tokenizer_json());
   folder.write("tokenizer_config.json", config);
   const auto assets = load_text_assets(folder.path());
   if (!assets.ok()) return assets.error().message;
@@ -156,7 +156,7 @@ TEST(TextAssets, TokensOfTheConfigAloneAreAdded) {
 }
 
 TEST(TextAssets, OnlyNamedTokensBecomeSpecial) {
-  Json tokenizer = Json::parse(small_tokenizer());
+  Json tokenizer = Json::parse(small_tokenizer_json());
   for (Json& token : tokenizer["added_tokens"]) {
     if (token["content"] == "</s>") token["special"] = false;
   }
