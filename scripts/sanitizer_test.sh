@@ -9,7 +9,7 @@ preset=${1:-}
 # asan (with UBSan): what reads files and text, and whole models and the engine over them, of which layers, cache and sampling are part.
 # tsan: what has threads. The fuzzers build the file readers with ASan and UBSan once more, and server_test, with its input tests, is under tsan.
 case "$preset" in
-  asan) targets=(base_test distributed_test checkpoint_test lora_test text_test engine_test api_test) more=(ops_test) ;;
+  asan) targets=(base_test distributed_test checkpoint_test lora_test text_test hub_test engine_test api_test) more=(ops_test) ;;
   tsan) targets=(base_test distributed_test engine_test api_test) more=(server_test) ;;
   *) echo "usage: $0 asan|tsan [all]" >&2; exit 2 ;;
 esac
