@@ -226,8 +226,8 @@ def test_an_interrupted_pull_is_resumed(hub, cache):
     partial = cache / "models--org--llama" / "blobs" / (hub.repositories["org/llama"].digest(WEIGHTS) + ".incomplete")
     while partial.stat().st_size < 3000:
         pass
-    process.terminate()  # a shell may have its background jobs ignore what Ctrl-C sends
-    assert process.wait(5) == -signal.SIGTERM
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == -signal.SIGINT
     process.communicate()
     check_snapshot(pull("org/llama"), LLAMA)
     assert hub.of_file(WEIGHTS, server="cdn")[-1].headers["range"] == "bytes=3000-"
