@@ -177,7 +177,8 @@ def test_names_that_leave_the_folder_are_refused(hub, cache, name):
 
 
 @pytest.mark.parametrize("listing", (b"", b"<html>", b"[]", b"{}", b'{"sha": "../../x", "siblings": []}', b'{"sha": "' + b"0" * 40 + b'"}',
-                                     b'{"sha": "' + b"0" * 40 + b'", "siblings": [{}]}', b"[" * 100_000))
+                                     b'{"sha": "' + b"0" * 40 + b'", "siblings": [{}]}', b"[" * 100_000,
+                                     b'{"sha": "' + b"0" * 40 + b'", "siblings": [{"rfilename": "a", "size": 9223372036854775808}]}'))
 def test_what_is_no_hub_is_said(hub, listing):
     hub.reset_listing = listing or b" "
     assert "check HF_ENDPOINT" in refused(pull("org/llama"))

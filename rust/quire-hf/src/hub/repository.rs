@@ -142,6 +142,12 @@ impl Repository {
                 siblings.len()
             )));
         }
+        // So that no sum of some of them overflows anywhere.
+        let total =
+            siblings.iter().try_fold(0u64, |sum, sibling| sum.checked_add(sibling["size"].as_u64().unwrap_or(0)));
+        if total.map_or(true, |total| total > i64::MAX as u64) {
+            return Err(self.no_hub());
+        }
         self.commit = commit.to_string();
         self.files.clear();
         for sibling in siblings {
