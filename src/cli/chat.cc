@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -203,7 +202,7 @@ int run_complete(Arguments& a) {
 }
 
 Command add_command(CLI::App& parent, const char* name, const char* help, int (*run)(Arguments&), bool chat) {
-  CLI::App* const app = parent.add_subcommand(name, help);
+  CLI::App* const app = add_subcommand(parent, name, help);
   const auto arguments = std::make_shared<Arguments>();
   arguments->log.level = "warning";
   FlagSet flags(*app);

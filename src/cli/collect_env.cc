@@ -5,10 +5,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/version.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <CLI/Version.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -146,7 +146,7 @@ void print_system() {
 }  // namespace
 
 Command add_collect_env_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("collect-env", "Print what a problem report should say of this machine");
+  CLI::App* const app = add_subcommand(parent, "collect-env", "Print what a problem report should say of this machine");
   return {app, [] {
             print_build();
             print_machine();

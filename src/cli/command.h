@@ -18,6 +18,9 @@ struct Command {
   Run run;
 };
 
+/// A command below `parent`, for a FlagSet to fill.
+CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& help);
+
 Command add_serve_command(CLI::App& parent);
 Command add_pull_command(CLI::App& parent);
 Command add_chat_command(CLI::App& parent);

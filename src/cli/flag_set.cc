@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/command.h"
 #include "cli/flag_values.h"
 
 namespace quire::cli {
@@ -180,6 +181,10 @@ FlagSet& FlagSet::positional(const std::string& name, const std::string& help, s
       ->type_name("")
       ->group("Arguments");
   return *this;
+}
+
+CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& help) {
+  return parent.add_subcommand(name, help);
 }
 
 }  // namespace quire::cli

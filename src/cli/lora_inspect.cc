@@ -1,7 +1,6 @@
 // `quire lora inspect PATH`: what an adapter holds, and whether it fits a model.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -177,7 +176,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command add_lora_inspect_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("inspect", "Print what an adapter holds, and whether it fits a model");
+  CLI::App* const app = add_subcommand(parent, "inspect", "Print what an adapter holds, and whether it fits a model");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.positional("PATH", "Folder with adapter_config.json, or ORG/ADAPTER of the hub", &arguments->path);

@@ -1,7 +1,6 @@
 // `quire lora merge`: writes a model with an adapter in it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -65,7 +64,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command add_lora_merge_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("merge", "Write a model with an adapter merged into its weights");
+  CLI::App* const app = add_subcommand(parent, "merge", "Write a model with an adapter merged into its weights");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.group("Merge")

@@ -1,7 +1,6 @@
 // `quire pull ORG/NAME`: a model or an adapter from the hub into Hugging Face's cache, without loading it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -47,7 +46,7 @@ int run(const Arguments& arguments) {
 
 Command add_pull_command(CLI::App& parent) {
   CLI::App* const app =
-      parent.add_subcommand("pull", "Download a model or LoRA adapter from the hub, and print its path");
+      add_subcommand(parent, "pull", "Download a model or LoRA adapter from the hub, and print its path");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.positional("MODEL", "ORG/NAME, or ORG/NAME:Q4_K_M for one of several .gguf files", &arguments->id);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -83,7 +82,7 @@ int run(Arguments& a) {
 }  // namespace
 
 Command add_serve_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("serve", "Serve a model with an OpenAI-compatible API");
+  CLI::App* const app = add_subcommand(parent, "serve", "Serve a model with an OpenAI-compatible API");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.positional("MODEL", "A Hugging Face folder, a .gguf file, or ORG/NAME of the hub",

@@ -1,7 +1,6 @@
 // `quire bench latency`: one batch again and again; prefill and decode apart.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -89,7 +88,7 @@ int run(Arguments& a) {
 }  // namespace
 
 Command add_bench_latency_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("latency", "Time one batch: prefill and decode apart");
+  CLI::App* const app = add_subcommand(parent, "latency", "Time one batch: prefill and decode apart");
   const auto arguments = std::make_shared<Arguments>();
   arguments->offline.shape = {.input_len = 32, .output_len = 128};
   FlagSet flags(*app);

@@ -1,7 +1,6 @@
 // `quire bench machine`: the limits that no engine can pass on this machine.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -69,7 +68,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command add_bench_machine_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("machine", "Measure this machine's memory bandwidth and multiply peaks");
+  CLI::App* const app = add_subcommand(parent, "machine", "Measure this machine's memory bandwidth and multiply peaks");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   flags.group("Measurement")

@@ -1,7 +1,6 @@
 // `quire bench perplexity`: how well the model, as it is stored and computed, foretells a text.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -107,7 +106,7 @@ int run(Arguments& a) {
 }  // namespace
 
 Command add_bench_perplexity_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("perplexity", "How well a model foretells a text, as it is stored");
+  CLI::App* const app = add_subcommand(parent, "perplexity", "How well a model foretells a text, as it is stored");
   const auto arguments = std::make_shared<Arguments>();
   arguments->engine.config.offline = true;
   FlagSet flags(*app);

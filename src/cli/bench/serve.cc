@@ -2,7 +2,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
@@ -256,7 +255,7 @@ int run(Arguments& a) {
 }  // namespace
 
 Command add_bench_serve_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("serve", "Load an OpenAI-compatible server and time its answers");
+  CLI::App* const app = add_subcommand(parent, "serve", "Load an OpenAI-compatible server and time its answers");
   const auto arguments = std::make_shared<Arguments>();
   FlagSet flags(*app);
   add_server_flags(flags, *arguments);

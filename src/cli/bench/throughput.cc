@@ -1,7 +1,6 @@
 // `quire bench throughput`: many requests at once, how long they take.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -59,7 +58,7 @@ int run(Arguments& a) {
 }  // namespace
 
 Command add_bench_throughput_command(CLI::App& parent) {
-  CLI::App* const app = parent.add_subcommand("throughput", "Time many requests at once");
+  CLI::App* const app = add_subcommand(parent, "throughput", "Time many requests at once");
   const auto arguments = std::make_shared<Arguments>();
   arguments->offline.shape = {.input_len = 512, .output_len = 128};
   PromptShape& shape = arguments->offline.shape;
