@@ -75,9 +75,10 @@ struct LLMOptions {
   std::optional<int64_t> num_gpu_blocks_override;
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
-  std::optional<int64_t> max_num_batched_tokens;  ///< 4096
+  std::optional<int64_t> max_num_batched_tokens;  ///< of a step; none: up to 4096, beside decodes as target_itl_ms allows
+  int64_t target_itl_ms = 100;                    ///< time of steps with decodes that prompts are cut to; see there
   std::optional<int64_t> max_num_seqs;            ///< 256
-  int64_t long_prefill_token_threshold = 0;       ///< 0: above max_num_batched_tokens
+  int64_t long_prefill_token_threshold = 0;       ///< 0: longer than the largest step
   std::string scheduling_policy = "fcfs";         ///< fcfs or priority
   int64_t max_logprobs = 20;                      ///< -1: no cap
   std::string logprobs_mode = "raw_logprobs";     ///< or processed_logprobs, raw_logits, processed_logits

@@ -109,6 +109,7 @@ Result<EngineConfig> to_engine_config(const LLMOptions& options) {
   config.enable_prefix_caching = options.enable_prefix_caching;
   config.enable_chunked_prefill = options.enable_chunked_prefill;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
+  config.target_itl_ms = options.target_itl_ms;
   config.max_num_seqs = options.max_num_seqs;
   config.long_prefill_token_threshold = options.long_prefill_token_threshold;
   if (options.scheduling_policy != "fcfs" && options.scheduling_policy != "priority") {

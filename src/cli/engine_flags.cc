@@ -134,14 +134,24 @@ void add_scheduler_flags(FlagSet& flags, EngineConfig& config) {
   flags.group("Scheduler")
       .toggle("--enable-chunked-prefill", "Let a prompt be computed over several steps, among decodes (default: on)",
               &config.enable_chunked_prefill)
-      .value("--max-num-batched-tokens", "N", "Most tokens computed in one step (default: " + tokens_default + ")",
-             into_size(&config.max_num_batched_tokens, 1))
+      .value("--max-num-batched-tokens", "auto|N",
+             "Most tokens computed in one step; auto: " + tokens_default +
+                 ", while requests decode what --target-itl-ms allows; without chunked prefill room for a whole prompt "
+                 "(default: auto)",
+             [&config](const std::string& text) -> Status {
+               config.max_num_batched_tokens.reset();
+               return text == "auto" ? Status{} : into_size(&config.max_num_batched_tokens, 1)(text);
+             })
+      .value("--target-itl-ms", "N",
+             "Milliseconds that --max-num-batched-tokens auto keeps a step to while requests decode, with at least 32 "
+             "prompt tokens; no effect with a number there or without chunked prefill (default: 100)",
+             into(&config.target_itl_ms, 1, 3600000))
       .value("--max-num-seqs", "N", "Most requests that run at once (default: " + seqs_default + ")",
              into_size(&config.max_num_seqs, 1))
       .value(
           "--long-prefill-token-threshold", "N",
           "Prompts longer than this together take at most half of the prefill budget while shorter ones wait; 0: those "
-          "longer than --max-num-batched-tokens (default: 0)",
+          "longer than the largest step (default: 0)",
           into_size(&config.long_prefill_token_threshold, 0))
       .value("--scheduling-policy", "fcfs|priority",
              "fcfs: first come, first served; priority: lower 'priority' of a request first (default: fcfs)",

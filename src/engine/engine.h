@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct EngineLimits {
   int64_t num_blocks = 0;                 ///< of the first group
   std::vector<int64_t> blocks_per_group;  ///< empty: num_blocks for each group
   int64_t kv_cache_tokens = 0;            ///< tokens that fit in the cache: those of its smallest group
-  int64_t max_num_batched_tokens = 0;
+  int64_t max_num_batched_tokens = 0;  ///< of the largest step
+  std::optional<double> target_itl_seconds;  ///< of steps with decodes, where the budget tunes itself; none: fixed
   int64_t max_num_seqs = 0;
   int64_t max_logprobs = 0;  ///< -1: no cap
   int64_t vocab_size = 0;
@@ -37,6 +39,7 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0, finished_repetition = 0;
   int64_t steps = 0;
+  int64_t step_token_budget = 0;  ///< tokens that the last step could have taken
   std::vector<AdapterLoad> adapters;                                     ///< of those with requests, in no order
   double schedule_seconds = 0, execute_seconds = 0, update_seconds = 0;  ///< engine thread's time by part
 };

@@ -48,7 +48,8 @@ struct EngineConfig {
   std::optional<int64_t> num_kv_blocks_override;  ///< --num-gpu-blocks-override: blocks of each group, for tests
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
-  std::optional<int64_t> max_num_batched_tokens;  ///< none: 2048 for the server, 4096 offline
+  std::optional<int64_t> max_num_batched_tokens;  ///< none is auto: at most 2048 for the server, 4096 offline
+  int64_t target_itl_ms = 100;  ///< --target-itl-ms: what auto keeps steps with decodes to
   std::optional<int64_t> max_num_seqs;            ///< none: 128 for the server, 256 offline
   int64_t long_prefill_token_threshold = 0;       ///< 0: prompts above max_num_batched_tokens count as long
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;

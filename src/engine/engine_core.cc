@@ -16,7 +16,8 @@ namespace {
 
 SchedulerLimits scheduler_limits(const EngineConfig& config, const EngineLimits& limits) {
   return {limits.max_num_batched_tokens, limits.max_num_seqs,      config.long_prefill_token_threshold,
-          config.enable_chunked_prefill, config.scheduling_policy, config.lora.max_loras};
+          config.enable_chunked_prefill, config.scheduling_policy, config.lora.max_loras,
+          limits.target_itl_seconds};
 }
 
 /// Finalizer of SplitMix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
@@ -128,6 +129,7 @@ int64_t EngineCore::step() {
   const double executed = steady_seconds();
   if (status.ok()) {
     book_results();
+    scheduler_.observe_step_time(steady_seconds() - begin);
   } else {
     // A rank that is lost costs no request; a fault of the computation would only come again.
     const std::optional<Error> failure = executor_->failure();
@@ -261,6 +263,7 @@ EngineStats EngineCore::stats() const {
   stats.prefix_cache_queries = counters.prefix_cache_queries;
   stats.prefix_cache_hits = counters.prefix_cache_hits;
   stats.preemptions = counters.preemptions;
+  stats.step_token_budget = scheduler_.step_budget();
   if (scheduler_.adapters().has_adapters()) stats.adapters = scheduler_.adapters().loads();
   return stats;
 }

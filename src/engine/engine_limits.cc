@@ -23,6 +23,7 @@ Status check_flags(const EngineConfig& config) {
     return invalid_argument(fmt::format("{} is {}, but must be at least 1.", flag, *value), name);
   };
   QUIRE_RETURN_IF_ERROR(positive("--max-num-batched-tokens", "max_num_batched_tokens", config.max_num_batched_tokens));
+  QUIRE_RETURN_IF_ERROR(positive("--target-itl-ms", "target_itl_ms", config.target_itl_ms));
   QUIRE_RETURN_IF_ERROR(positive("--max-num-seqs", "max_num_seqs", config.max_num_seqs));
   if (config.max_model_len && *config.max_model_len != -1) {
     QUIRE_RETURN_IF_ERROR(positive("--max-model-len", "max_model_len", config.max_model_len));
@@ -102,6 +103,7 @@ Status settle_batch(const EngineConfig& config, EngineLimits& limits) {
   // A default budget grows with the sequences asked for; one that was given is not changed.
   if (!config.max_num_batched_tokens) {
     limits.max_num_batched_tokens = std::max(limits.max_num_batched_tokens, limits.max_num_seqs);
+    if (config.enable_chunked_prefill) limits.target_itl_seconds = static_cast<double>(config.target_itl_ms) / 1000;
   }
   if (limits.max_num_batched_tokens < limits.max_num_seqs) {
     return invalid_argument(

@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -19,6 +20,10 @@ constexpr int64_t kMaxStepsWithoutRoom = 8;
 /// Under a cap on adapters: this share of the seats is kept from any one of them, so that a burst on it leaves others
 /// some to start in at once.
 constexpr int64_t kShareOfSeatsKept = 8;
+/// Prefill tokens that a step may take beside decodes however long it becomes, so that prompts never stand still.
+constexpr int64_t kLeastPrefillTokens = 32;
+/// Far above every budget, with room to count up and down.
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max() / 2;
 
 int64_t seats_of_one_adapter(const SchedulerLimits& limits) {
   if (!limits.max_loras) return limits.max_num_seqs;
@@ -84,7 +89,8 @@ const std::vector<RequestState*>& Scheduler::schedule() {
 
 void Scheduler::plan_passes(int64_t reserved_for_whole_prompt) {
   for (RequestState* request : running_) request->scheduled = 0;
-  budget_ = {limits_.max_num_batched_tokens - reserved_for_whole_prompt, 0, false};
+  budget_ = {.tokens = limits_.max_num_batched_tokens - reserved_for_whole_prompt};
+  step_budget_ = limits_.max_num_batched_tokens;
   plan_chosen_adapters(reserved_for_whole_prompt);
   while (budget_.tokens > 0 &&
          turns_.pass_places_on(running_, !budget_.preempted && running_count() < limits_.max_num_seqs)) {
@@ -96,6 +102,7 @@ void Scheduler::plan_passes(int64_t reserved_for_whole_prompt) {
 void Scheduler::plan_chosen_adapters(int64_t reserved_for_whole_prompt) {
   schedule_decodes();
   budget_.tokens += reserved_for_whole_prompt;
+  set_prefill_share();
   set_long_share();
   schedule_prefills();
   drop_preempted();
@@ -114,7 +121,7 @@ void Scheduler::schedule_decodes() {
 
 void Scheduler::schedule_prefills() {
   for (RequestState* request : running_) {
-    if (budget_.tokens == 0) return;
+    if (budget_.prefill_room() == 0) return;
     if (!awaits_tokens(*request) || request->decoding()) continue;
     const int64_t tokens = chunk_for(*request);
     if (tokens > 0 && make_room(*request, tokens)) take_budget(*request, tokens);
@@ -128,21 +135,55 @@ bool Scheduler::short_prefill_pending() const {
   });
 }
 
+StepLoad Scheduler::load_so_far() const {
+  StepLoad load;
+  for (const RequestState* request : running_) {
+    if (request->scheduled == 0) continue;
+    if (request->decoding()) {
+      ++load.decode_rows;
+      load.decode_context += request->total();
+    } else {
+      load.add_prefill(request->scheduled, request->num_computed);
+    }
+  }
+  return load;
+}
+
+/// While requests decode, the prefills get the tokens that keep the step within its target. All of them count as coming
+/// after the longest of the contexts under way, since which of them will take the tokens is not known yet.
+void Scheduler::set_prefill_share() {
+  budget_.prefill_tokens = kUnlimited;
+  if (!limits_.target_itl_seconds) return;
+  const StepLoad load = load_so_far();
+  if (load.decode_rows == 0) return;
+  int64_t start = 0;
+  for (const RequestState* request : running_) {
+    if (awaits_tokens(*request) && !request->decoding()) start = std::max(start, request->num_computed);
+  }
+  const int64_t within =
+      time_model_.prefill_tokens_within(*limits_.target_itl_seconds, load, start, limits_.max_num_batched_tokens);
+  const int64_t least = std::max<int64_t>(0, kLeastPrefillTokens - load.prefill_tokens);
+  budget_.prefill_tokens = std::min(budget_.tokens, std::max(within, least));
+  step_budget_ = load.decode_rows + load.prefill_tokens + budget_.prefill_tokens;
+}
+
 void Scheduler::set_long_share() {
   const bool share = limits_.chunked_prefill && short_prefill_pending();
-  budget_.long_tokens = share ? (budget_.tokens + 1) / 2 : budget_.tokens;
+  budget_.long_tokens = share ? (budget_.prefill_room() + 1) / 2 : budget_.prefill_room();
 }
 
 /// Tokens of its prompt that the request may compute with what is left of the budget.
 int64_t Scheduler::chunk_for(const RequestState& request) const {
-  const int64_t cap = limits_.chunked_prefill && is_long(request) ? budget_.long_tokens : budget_.tokens;
-  return std::min({request.remaining(), cap, budget_.tokens});
+  const int64_t cap = limits_.chunked_prefill && is_long(request) ? budget_.long_tokens : budget_.prefill_room();
+  return std::min({request.remaining(), cap, budget_.prefill_room()});
 }
 
 void Scheduler::take_budget(RequestState& request, int64_t tokens) {
   request.scheduled += tokens;
   budget_.tokens -= tokens;
-  if (is_long(request) && !request.decoding()) budget_.long_tokens = std::max<int64_t>(0, budget_.long_tokens - tokens);
+  if (request.decoding()) return;
+  budget_.prefill_tokens -= tokens;
+  if (is_long(request)) budget_.long_tokens = std::max<int64_t>(0, budget_.long_tokens - tokens);
 }
 
 /// Blocks for the request's next tokens, taken from the latest running requests if need be. False when it was itself
@@ -174,6 +215,7 @@ void Scheduler::preempt(RequestState& victim) {
   cache_.close(victim.blocks);
   ++memory_epoch_;
   budget_.tokens += victim.scheduled;
+  if (!victim.decoding()) budget_.prefill_tokens += victim.scheduled;
   budget_.preempted = true;
   victim.scheduled = 0;
   victim.num_computed = 0;
@@ -206,7 +248,7 @@ void Scheduler::admit_waiting() {
   if (waiting_.empty() || running_count() >= limits_.max_num_seqs) return;
   WaitingQueue::Walk walk(waiting_, turns_);
   for (RequestState* next = walk.next(); next != nullptr && looked_past <= kMaxLookPast; next = walk.next()) {
-    if (budget_.tokens == 0 || running_count() >= limits_.max_num_seqs) return;
+    if (budget_.prefill_room() == 0 || running_count() >= limits_.max_num_seqs) return;
     RequestState& request = *next;
     if (fills_its_seats(request)) {
       walk.leave_lane();
@@ -282,8 +324,8 @@ void Scheduler::start_running(RequestState& request, int64_t tokens, int64_t cac
 void Scheduler::top_up_prefills() {
   if (!limits_.chunked_prefill) return;
   for (RequestState* request : running_) {
-    if (budget_.tokens == 0) return;
-    const int64_t more = std::min(request->remaining() - request->scheduled, budget_.tokens);
+    if (budget_.prefill_room() == 0) return;
+    const int64_t more = std::min(request->remaining() - request->scheduled, budget_.prefill_room());
     if (more <= 0 || request->decoding() || !turns_.may_run(request->request.adapter_id)) continue;
     const int64_t chunk_end = request->num_computed + request->scheduled + more;
     if (cache_.grow(request->blocks, request->total(), chunk_end)) take_budget(*request, more);
@@ -299,6 +341,7 @@ void Scheduler::collect_scheduled() {
     return std::make_tuple(request->request.adapter_id, request->arrival);
   };
   if (!std::ranges::is_sorted(scheduled_, {}, key)) std::ranges::sort(scheduled_, {}, key);
+  load_ = load_so_far();
 }
 
 void Scheduler::mark_computed(RequestState& request) {

@@ -1,6 +1,7 @@
 // Decides what each step computes: one token budget, three passes, preemption by recompute.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "engine/engine_config.h"
 #include "engine/kv_cache_manager.h"
 #include "engine/request_state.h"
+#include "engine/step_time_model.h"
 #include "engine/waiting_queue.h"
 
 namespace quire {
@@ -20,6 +22,8 @@ struct SchedulerLimits {
   bool chunked_prefill = true;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   std::optional<int64_t> max_loras;  ///< distinct adapters in a step; none: no cap
+  /// Time that steps with decodes are kept to, by their prefill; none: the budget is max_num_batched_tokens.
+  std::optional<double> target_itl_seconds;
 };
 
 struct SchedulerCounters {
@@ -45,6 +49,12 @@ class Scheduler {
   /// by adapter (base model first), then by arrival. Empty only when there are no requests.
   const std::vector<RequestState*>& schedule();
 
+  /// What the step took from its planning to its bookkeeping, for the model of time; after schedule(), once.
+  void observe_step_time(double seconds) { time_model_.observe(load_, seconds); }
+
+  /// Tokens that the last step could have taken: max_num_batched_tokens, or its decodes and their prefill allowance.
+  int64_t step_budget() const { return step_budget_; }
+
   /// The cache's contents are lost, the current step's too: running requests are recomputed, and no page is used again.
   void start_over();
 
@@ -64,14 +74,18 @@ class Scheduler {
   /// What is left of the step being planned.
   struct StepBudget {
     int64_t tokens = 0;
-    int64_t long_tokens = 0;  ///< share of it that long prefills may take while shorter ones wait
+    int64_t prefill_tokens = 0;  ///< share of it that prefills may take beside decodes
+    int64_t long_tokens = 0;     ///< share of it that long prefills may take while shorter ones wait
     bool preempted = false;
+
+    int64_t prefill_room() const { return std::min(tokens, prefill_tokens); }
   };
   enum class Admission { kAdmitted, kNoBlocks, kNoBudget };
 
   void plan_passes(int64_t reserved_for_whole_prompt);
   void plan_chosen_adapters(int64_t reserved_for_whole_prompt);
   void schedule_decodes();
+  void set_prefill_share();
   void schedule_prefills();
   void set_long_share();
   void admit_waiting();
@@ -93,6 +107,7 @@ class Scheduler {
   bool short_prefill_pending() const;
   void drop_preempted();
   void collect_scheduled();
+  StepLoad load_so_far() const;
   void check_adapter_counts() const;
 
   const SchedulerLimits limits_;
@@ -105,6 +120,9 @@ class Scheduler {
   std::vector<RequestState*> scheduled_;  ///< the current step
   std::vector<RequestState*> passed_;     ///< scratch: waiting requests that lack blocks in this step
   StepBudget budget_;
+  StepTimeModel time_model_;
+  StepLoad load_;  ///< of the current step
+  int64_t step_budget_ = 0;
   int64_t short_waiting_ = 0;
   int64_t memory_epoch_ = 0;        ///< grows when blocks become free, so that a blocked admission is retried only then
   int64_t steps_without_room_ = 0;  ///< without chunking: steps in which the queue's head found no budget

@@ -118,6 +118,8 @@ namespace {
 void add_engine(Exposition& out, const EngineStats& stats) {
   out.gauge("vllm:num_requests_running", "Requests in the running batch.", static_cast<double>(stats.running));
   out.gauge("vllm:num_requests_waiting", "Requests waiting to be scheduled.", static_cast<double>(stats.waiting));
+  out.gauge("quire:step_token_budget", "Tokens that the last step could have taken.",
+            static_cast<double>(stats.step_token_budget));
   out.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 1 is all of it.", stats.kv_cache_usage);
   out.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
               stats.prefix_cache_queries);

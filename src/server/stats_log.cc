@@ -17,9 +17,11 @@ std::optional<std::string> stats_line(const EngineStats& before, const EngineSta
   return fmt::format(
       "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
       "reqs, "
-      "Waiting: {} reqs{}, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
+      "Waiting: {} reqs{}, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%, "
+      "Step budget: {} tokens",
       static_cast<double>(prompt) / seconds, static_cast<double>(generated) / seconds, after.running, after.waiting,
-      preemptions > 0 ? fmt::format(", Preemptions: {}", preemptions) : "", 100.0 * after.kv_cache_usage, hit_rate);
+      preemptions > 0 ? fmt::format(", Preemptions: {}", preemptions) : "", 100.0 * after.kv_cache_usage, hit_rate,
+      after.step_token_budget);
 }
 
 StatsLog::StatsLog(std::function<EngineStats()> stats, std::chrono::milliseconds interval)

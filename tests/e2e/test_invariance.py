@@ -79,6 +79,7 @@ def test_chnk_01_and_chnk_03_chunk_sizes(solo, budget, sequences):
 
 
 @pytest.mark.parametrize("flags", [("--no-enable-chunked-prefill",), ("--block-size", "64"), ("--threads", "1"),
+                                   ("--target-itl-ms", "1"), ("--max-num-batched-tokens", "auto", "--target-itl-ms", "20"),
                                    ("--scheduling-policy", "priority", "--max-num-seqs", "3"),
                                    ("--long-prefill-token-threshold", "32", "--max-num-batched-tokens", "48",
                                     "--max-num-seqs", "16")], ids=lambda flags: flags[0][2:])

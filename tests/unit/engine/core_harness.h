@@ -22,6 +22,7 @@ struct HarnessOptions {
   int64_t max_model_len = 4096;
   int64_t budget = 256;
   int64_t max_num_seqs = 64;
+  std::optional<double> target_itl_seconds;
   EngineConfig config;
 
   EngineLimits limits() const {
@@ -32,6 +33,7 @@ struct HarnessOptions {
     limits.blocks_per_group = blocks;
     limits.max_num_batched_tokens = budget;
     limits.max_num_seqs = max_num_seqs;
+    limits.target_itl_seconds = target_itl_seconds;
     limits.max_logprobs = 20;
     limits.vocab_size = kFakeVocabulary;
     return limits;

@@ -28,6 +28,19 @@ TEST(EngineLimits, DefaultsForServerAndOffline) {
   EXPECT_EQ(settle(config, 8192, 4000)->max_num_batched_tokens, 8192) << "a default budget holds a whole prompt";
 }
 
+TEST(EngineLimits, ABudgetTunesItselfUnlessItIsGivenOrPromptsRunWhole) {
+  EngineConfig config;
+  config.target_itl_ms = 50;
+  EXPECT_EQ(settle(config)->target_itl_seconds, 0.05);
+  config.enable_chunked_prefill = false;
+  EXPECT_EQ(settle(config)->target_itl_seconds, std::nullopt);
+  config.enable_chunked_prefill = true;
+  config.max_num_batched_tokens = 512;
+  EXPECT_EQ(settle(config)->target_itl_seconds, std::nullopt);
+  config.target_itl_ms = 0;
+  expect_refused(config, "--target-itl-ms is 0");
+}
+
 TEST(EngineLimits, CPUS_01_ContextIsCutToTheCache) {
   EngineConfig config;
   EXPECT_EQ(settle(config, 40960, 100)->max_model_len, 1600);

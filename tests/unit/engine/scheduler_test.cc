@@ -39,6 +39,32 @@ TEST(Scheduling, CHNK_06_LongPrefillProgressesUnderAFloodOfShortOnes) {
   harness.run();
 }
 
+TEST(Scheduling, PrefillIsCutToTheTargetOnlyBesideDecodes) {
+  HarnessOptions options;
+  options.target_itl_seconds = 1e-9;  // no step is so short: the least that is allowed
+  CoreHarness harness(options);
+  harness.add("alone", make_prompt(512, 1), 200);
+  harness.step();
+  harness.step();
+  EXPECT_EQ(harness.received["alone"].first_token_step, 1) << "two steps of the whole budget of 256";
+  harness.add("late", make_prompt(320, 2), 1);
+  harness.step();
+  EXPECT_EQ(harness.core->stats().step_token_budget, 1 + 32);
+  harness.run();
+  EXPECT_EQ(harness.received["late"].first_token_step, 2 + 9) << "ten steps of 32 tokens";
+}
+
+TEST(Scheduling, PrefillTakesTheWholeBudgetUnderADistantTarget) {
+  HarnessOptions options;
+  options.target_itl_seconds = 1000;
+  CoreHarness harness(options);
+  harness.add("stream", make_prompt(10, 1), 200);
+  harness.step();
+  harness.add("late", make_prompt(700, 2), 1);
+  harness.run();
+  EXPECT_EQ(harness.received["late"].first_token_step, 1 + 2) << "255 tokens of three steps";
+}
+
 TEST(Scheduling, CHNK_08_HugeRequestAtTheHeadNeitherBlocksNorStarves) {
   HarnessOptions options;
   options.blocks = {40};
